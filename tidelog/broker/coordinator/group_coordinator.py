@@ -28,9 +28,15 @@ from tidelog.broker.coordinator.consumer_groups.regexes import matching
 from tidelog.broker.coordinator.decision import Decision, ResponseT
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
 from tidelog.broker.coordinator.groups.messages import GroupLimits, ListedGroup
-from tidelog.broker.coordinator.shards import CoordinatorParts, Shard, ShardKind, Shards, some_at_once
+from tidelog.broker.coordinator.shards import (
+    Coordinator,
+    CoordinatorParts,
+    Shard,
+    ShardKind,
+    some_at_once,
+)
 from tidelog.broker.coordinator.share_groups.machine import ShareGroupSettings
-from tidelog.broker.tasks import Tasks, is_set_within, kept
+from tidelog.broker.tasks import is_set_within, kept
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
 
@@ -47,11 +53,10 @@ Operation = Callable[[int], Decision[Any, ResponseT]]
 """One operation of a machine: see `CoordinatorRuntime.run`."""
 
 
-class GroupCoordinator:
+class GroupCoordinator(Coordinator[GroupMachine]):
     """Coordinates the groups of one broker."""
 
     def __init__(self, parts: CoordinatorParts) -> None:
-        self._settings = parts.settings
         self._catalog = parts.catalog
         self._clock_ms = parts.clock_ms
         kind = ShardKind(
@@ -62,17 +67,12 @@ class GroupCoordinator:
             ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
             _ADVICE,
         )
-        self._shards = Shards(kind, parts)
-        self.make_topic = self._shards.make_topic
-        self.check = self._shards.check
-        self.leader_of = self._shards.leader_of
-        self.refuse_while = self._shards.refuse_while
+        super().__init__(kind, parts)
         self.partition_of = self._shards.partition_of
         self._sweep_soon = asyncio.Event()
         self._topics_changed = asyncio.Event()
         self._viewers: dict[str, _Sees] | None = None
         """Group -> which topics the member may describe that sent its newest heartbeat."""
-        self._tasks = Tasks()
         parts.settings.when_changed(self._settings_changed)
 
     def start(self) -> None:
@@ -83,7 +83,7 @@ class GroupCoordinator:
 
     def follow(self, change: Change) -> None:
         """Remove the offsets of a topic that is deleted, and refresh the groups that read a changed topic."""
-        self._shards.follow(change)
+        super().follow(change)
         if isinstance(change.delta, TopicDeleted):
             self._sweep_soon.set()
         if isinstance(change.delta, TopicCreated | TopicDeleted | PartitionsAdded):
@@ -255,11 +255,6 @@ class GroupCoordinator:
             for regex in regexes
             if (found := resolved.get(regex)) is not None
         }
-
-    async def close(self) -> None:
-        """Wait until the operations that began are done."""
-        await self._tasks.cancel()
-        await self._shards.close()
 
 
 class CatalogTopics:

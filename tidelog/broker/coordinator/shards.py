@@ -362,6 +362,28 @@ class Shard(Generic[MachineT]):
         await self.runtime.close()
 
 
+class Coordinator(Generic[MachineT]):
+    """What coordinators have in common, whatever they coordinate."""
+
+    def __init__(self, kind: ShardKind[MachineT], parts: CoordinatorParts) -> None:
+        self._settings = parts.settings
+        self._shards = Shards(kind, parts)
+        self.make_topic = self._shards.make_topic
+        self.check = self._shards.check
+        self.leader_of = self._shards.leader_of
+        self.refuse_while = self._shards.refuse_while
+        self._tasks = Tasks()
+
+    def follow(self, change: Change) -> None:
+        """See `Shards.follow`."""
+        self._shards.follow(change)
+
+    async def close(self) -> None:
+        """Wait until the operations that began are done."""
+        await self._tasks.cancel()
+        await self._shards.close()
+
+
 def some_at_once(keys: Sequence[str]) -> Iterator[Sequence[str]]:
     for first in range(0, len(keys), KEYS_AT_ONCE):
         yield keys[first : first + KEYS_AT_ONCE]

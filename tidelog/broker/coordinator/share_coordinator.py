@@ -18,11 +18,11 @@ from typing import TypeVar
 
 from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC
 from tidelog.broker.coordinator.decision import Decision, ResponseT
-from tidelog.broker.coordinator.shards import CoordinatorParts, Shard, ShardKind, Shards
+from tidelog.broker.coordinator.shards import Coordinator, CoordinatorParts, Shard, ShardKind
 from tidelog.broker.coordinator.share_states.machine import ShareStates
 from tidelog.broker.coordinator.share_states.records import SHARE_STATE_FORMATS
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey, coordinator_key
-from tidelog.broker.tasks import Tasks, kept
+from tidelog.broker.tasks import kept
 from tidelog.protocol.errors import ErrorCode
 
 LEAST_PRUNED = 1_000
@@ -37,12 +37,11 @@ _AnswerT = TypeVar("_AnswerT")
 Operation = Callable[[int], Decision[object, ResponseT]]
 
 
-class ShareCoordinator:
+class ShareCoordinator(Coordinator[ShareStates]):
     """Keeps the states of the share partitions that this broker coordinates."""
 
     def __init__(self, parts: CoordinatorParts) -> None:
-        self._settings = settings = parts.settings
-        self._catalog = parts.catalog
+        self._catalog, settings = parts.catalog, parts.settings
         kind = ShardKind(
             SHARE_STATE_TOPIC,
             SHARE_STATE_FORMATS,
@@ -53,13 +52,7 @@ class ShareCoordinator:
             ErrorCode.INVALID_REQUEST,
             _ADVICE,
         )
-        self._shards = Shards(kind, parts)
-        self.make_topic = self._shards.make_topic
-        self.check = self._shards.check
-        self.leader_of = self._shards.leader_of
-        self.refuse_while = self._shards.refuse_while
-        self.follow = self._shards.follow
-        self._tasks = Tasks()
+        super().__init__(kind, parts)
 
     def start(self) -> None:
         """Begin to replay the existing partitions, and to delete what no state needs."""
@@ -98,11 +91,6 @@ class ShareCoordinator:
 
     def _exists(self, topic_id: object) -> bool:
         return self._catalog.topic_by_id(topic_id) is not None  # type: ignore[arg-type]
-
-    async def close(self) -> None:
-        """Wait until the operations that began are done."""
-        await self._tasks.cancel()
-        await self._shards.close()
 
 
 def _some_at_once(machine: ShareStates) -> Iterator[list[SharePartitionKey]]:

@@ -27,7 +27,13 @@ from tidelog.broker.coordinator.decision import Decision
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.coordinator.remote_transactions import RemoteTransactions
-from tidelog.broker.coordinator.shards import CoordinatorParts, Shard, ShardKind, Shards, some_at_once
+from tidelog.broker.coordinator.shards import (
+    Coordinator,
+    CoordinatorParts,
+    Shard,
+    ShardKind,
+    some_at_once,
+)
 from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
 from tidelog.broker.coordinator.transactions import messages
 from tidelog.broker.coordinator.transactions.machine import Transactions
@@ -55,7 +61,7 @@ _ResultT = TypeVar("_ResultT")
 _Shard = Shard[Transactions]
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(Coordinator[Transactions]):
     """Coordinates the transactions of one broker."""
 
     def __init__(
@@ -66,7 +72,7 @@ class TransactionCoordinator:
         remote: RemoteTransactions,
         events: PeerEvents,
     ) -> None:
-        self._settings = settings = parts.settings
+        settings = parts.settings
         self._producer_ids = producer_ids
         self._steady_ms = parts.steady_ms
         self._events = events
@@ -80,15 +86,10 @@ class TransactionCoordinator:
             _is_complete,
             _may_grow,
         )
-        self._shards = Shards(kind, parts)
-        self.make_topic = self._shards.make_topic
-        self.check = self._shards.check
-        self.leader_of = self._shards.leader_of
-        self.refuse_while = self._shards.refuse_while
-        self.follow = self._shards.follow
+        super().__init__(kind, parts)
         self._markers = TransactionMarkers(parts, groups, remote)
         self._endings: dict[tuple[_Shard, str], asyncio.Task[None]] = {}
-        self._tasks, self._sweeping = Tasks(), Tasks()
+        self._sweeping = Tasks()
         self._is_closing = False
         settings.when_changed(self._settings_changed)
 
