@@ -282,7 +282,7 @@ class Consumer(Generic[KT, VT]):
                         raise reader.error.with_traceback(None)
                     if self._positions is not None:
                         self._positions.ask(reader)
-                    await self._waiters.wait(None)
+                    await self._waiters.wait()
         except TimeoutError:
             what = f"the position of {partition[0]}-{partition[1]}"
             raise RequestTimeoutError(f"{what} was not found within {limit_ms} ms") from None
@@ -522,17 +522,11 @@ class Consumer(Generic[KT, VT]):
         if self._is_unused:
             raise ValueError("the consumer has no topics: give it some, or call subscribe() or assign()")
         self._assignment.raise_error(partitions, only_new=False)
-        seconds = None if deadline is None else deadline - asyncio.get_running_loop().time()
-        if seconds is not None and seconds <= 0:
-            # Else a loop of calls without a timeout would let nothing be fetched.
-            await asyncio.sleep(0)
-            return False
         self._progress.waiting += 1
         try:
-            await self._waiters.wait(seconds)
+            return await self._waiters.wait(deadline)
         finally:
             self._progress.waiting -= 1
-        return True
 
     def _converted(
         self, reader: PartitionReader, records: list[ConsumerRecord]

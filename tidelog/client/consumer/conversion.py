@@ -5,7 +5,7 @@ returned record.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -49,7 +49,14 @@ def part(columns: Columns, first: int, end: int | None) -> Columns:
 
 def rows(key: TopicPartition, columns: Columns, leader_epoch: int) -> list[ConsumerRecord]:
     """The records of partition `key`, with keys and values as bytes."""
-    fields = zip(
+    return list(map(tuple.__new__, repeat(ConsumerRecord), fields(key, columns, leader_epoch)))
+
+
+def fields(
+    key: TopicPartition, columns: Columns, leader_epoch: int, *more: object
+) -> Iterator[tuple[Any, ...]]:
+    """The fields of each record, and `more`, which is the same for all."""
+    return zip(
         repeat(key.topic),
         repeat(key.partition),
         columns.offsets,
@@ -61,9 +68,9 @@ def rows(key: TopicPartition, columns: Columns, leader_epoch: int) -> list[Consu
         _sizes(columns.keys) if columns.key_size is None else repeat(columns.key_size),
         _sizes(columns.values) if columns.value_size is None else repeat(columns.value_size),
         repeat(leader_epoch),
+        *map(repeat, more),
         strict=False,
     )
-    return list(map(tuple.__new__, repeat(ConsumerRecord), fields))
 
 
 def record_columns(columns: Columns) -> RecordColumns:

@@ -25,18 +25,23 @@ class Waiters:
         for waiter in self._waiting:
             _end(waiter)
 
-    async def wait(self, seconds: float | None) -> None:
-        """Wait until `wake`, or until the time has passed."""
+    async def wait(self, deadline: float | None = None) -> bool:
+        """Wait until `wake`, or until `deadline` on the loop's clock. False if that has passed already."""
         loop = asyncio.get_running_loop()
+        if deadline is not None and deadline <= loop.time():
+            # Else a loop of calls without a timeout would let nothing be fetched.
+            await asyncio.sleep(0)
+            return False
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting.append(waiter)
-        timer = None if seconds is None else loop.call_later(seconds, _end, waiter)
+        timer = None if deadline is None else loop.call_at(deadline, _end, waiter)
         try:
             await waiter
         finally:
             self._waiting.remove(waiter)
             if timer is not None:
                 timer.cancel()
+        return True
 
 
 def _end(waiter: "asyncio.Future[None]") -> None:

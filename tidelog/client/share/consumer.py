@@ -256,18 +256,12 @@ class ShareConsumer(Generic[KT, VT]):
 
     async def _wait(self, deadline: float | None) -> bool:
         """Wait for records or errors. False if the deadline has passed."""
-        seconds = None if deadline is None else deadline - asyncio.get_running_loop().time()
-        if seconds is not None and seconds <= 0:
-            # Else a loop of calls without a timeout would let nothing be fetched.
-            await asyncio.sleep(0)
-            return False
         fetcher = self._require_open()
         fetcher.waiting_reads += 1
         try:
-            await self._waiters.wait(seconds)
+            return await self._waiters.wait(deadline)
         finally:
             fetcher.waiting_reads -= 1
-        return True
 
     def _assign(self, partitions: frozenset[TopicPartition]) -> None:
         if self._fetcher is not None:

@@ -8,9 +8,10 @@ Pure. Source: Kafka's ShareCompletedFetch.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
-from tidelog.client.consumer.conversion import part, rows
+from tidelog.client.consumer.conversion import fields, part
 from tidelog.client.share.held import HeldPartition
 from tidelog.client.share.records import ShareRecord
 from tidelog.protocol.errors import ProtocolError
@@ -60,10 +61,8 @@ def decoded(
             for first_offset, last_offset, count in ranges:
                 first, end = bisect_left(offsets, first_offset), bisect_right(offsets, last_offset)
                 mine = part(columns, first, end)
-                records += [
-                    ShareRecord._make((*record, count, holder))
-                    for record in rows(holder.key, mine, header.partition_leader_epoch)
-                ]
+                found_fields = fields(holder.key, mine, header.partition_leader_epoch, count, holder)
+                records += map(tuple.__new__, repeat(ShareRecord), found_fields)
     except ProtocolError as error:
         found, is_cut = error, True
     known = {record.offset for record in records}.union(damaged)
