@@ -101,8 +101,7 @@ class Comparison:
             ]
             for case in self.cases:
                 _compare(results, case, servers, run)
-            for server in servers:
-                self.afterwards(results, server, run)
+            _each(results, "what follows", servers, lambda server: self.afterwards(results, server, run))
         return results
 
 
@@ -119,8 +118,8 @@ def _started(stack: ExitStack, results: Results, make: type[Server], folder: Pat
 def _compare(results: Results, case: Case, servers: list[Server], run: Run) -> None:
     present = list(servers)
     if case.fill:
-        present = _each(results, case, present, lambda server: _fill(case, server))
-    present = _each(results, case, present, lambda server: _warm_up(results, case, server, run))
+        present = _each(results, case.title, present, lambda server: _fill(case, server))
+    present = _each(results, case.title, present, lambda server: _warm_up(results, case, server, run))
     for number in range(run.rounds):
 
         def measured(server: Server) -> None:
@@ -130,11 +129,11 @@ def _compare(results: Results, case: Case, servers: list[Server], run: Run) -> N
                 processors = None if place else outcome.processors
                 row.add(server.name, measure.of(outcome), outcome.others_share, processors)
 
-        present = _each(results, case, present[::-1] if number else present, measured)
+        present = _each(results, case.title, present[::-1] if number else present, measured)
 
 
 def _each(
-    results: Results, case: Case, servers: Sequence[Server], do: Callable[[Server], None]
+    results: Results, title: str, servers: Sequence[Server], do: Callable[[Server], None]
 ) -> list[Server]:
     """Do it with each server; those that did not fail. Raises FAILURES of Tidelog."""
     left = []
@@ -144,7 +143,7 @@ def _each(
         except FAILURES as error:
             if server.name == SUBJECT:
                 raise
-            results.note(f"{server.name} is absent from {case.title}: {error}")
+            results.note(f"{server.name} is absent from {title}: {error}")
         else:
             left.append(server)
     return left

@@ -3,7 +3,8 @@
 Each member has one request in flight. It accepts what it acquired with its next ShareFetch, or each record
 with a ShareAcknowledge of its own (`one_by_one`). With a `rate`, a producer sends one record at a time
 meanwhile, and the latency is that from its request to the member that acquired the record; without one, the
-members share a topic that is full, from its beginning, as a new group each time.
+members share a topic that is full, from its beginning, as a new group each time. `in_flight` acquires and
+accepts nothing.
 """
 
 import gc
@@ -12,6 +13,8 @@ import selectors
 import socket
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -31,20 +34,23 @@ _MOST_RECORDS = 500
 _WAIT_MS = 500
 _LARGEST_BYTES = 1 << 20
 _ACCEPT = 1
+_MOST_JOINED = 200
+"""Members of one group: `group.share.max.size`. Who fetches does not have to be one."""
 _READY_S = 30.0
 _POLL_S = 0.02
 
 
 class _Member:
-    """A member of the group, on a connection of its own."""
+    """A member of the group, on a connection of its own, that reads one partition."""
 
-    def __init__(self, port: int, group: str, topic_id: UUID, *, one_by_one: bool) -> None:
+    def __init__(self, port: int, group: str, topic_id: UUID, partition: int, *, one_by_one: bool) -> None:
         self.socket = socket.create_connection((HOST, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.accepted = 0
         self.member_id = str(uuid4())
         self._group = group
         self._topic_id = topic_id
+        self._partition = partition
         self._one_by_one = one_by_one
         self._epoch = 0
         self._acquired: deque[tuple[int, int]] = deque()
@@ -69,7 +75,7 @@ class _Member:
             {"first_offset": first, "last_offset": last, "acknowledge_types": [_ACCEPT]}
             for first, last in batches
         ]
-        partition = {"partition_index": 0, "acknowledgement_batches": acknowledged}
+        partition = {"partition_index": self._partition, "acknowledgement_batches": acknowledged}
         values: dict[str, Any] = {
             "group_id": self._group,
             "member_id": self.member_id,
@@ -123,9 +129,22 @@ class _Member:
         self._acquired.extend(found)
         return found
 
+    def acquire(self, records: int) -> int:
+        """Acquire so many records, up to the end of an answer; how many. Raises WireError, OSError."""
+        count, deadline = 0, time.monotonic() + _READY_S
+        while count < records:
+            if time.monotonic() > deadline:
+                raise WireError(f"{self._group}: {count} of {records} records after {_READY_S} s")
+            self.ask()
+            while (found := self.receive()) is None:
+                pass
+            count += sum(last - first + 1 for first, last in found)
+            self._acquired.clear()
+        return count
 
-def _prepared(port: int, topic: str, members: int, *, one_by_one: bool) -> list[_Member]:
-    """Members of a new group that reads from the beginning."""
+
+def _prepared(port: int, topic: str, partitions: Iterable[int], *, one_by_one: bool = False) -> list[_Member]:
+    """A member for each of these partitions, of a new group that reads from the beginning."""
     group = f"bench-{os.getpid()}"
     with Wire(port) as wire:
         answer = wire.ask(
@@ -143,30 +162,45 @@ def _prepared(port: int, topic: str, members: int, *, one_by_one: bool) -> list[
         )
         if altered.responses[0].error_code:
             raise WireError(f"settings of {group}: {altered.responses[0].error_message}")
-        found = [_Member(port, group, described.topic_id, one_by_one=one_by_one) for _ in range(members)]
-        for member in found:
-            _join(wire, group, member.member_id, topic)
+        found = [_Member(port, group, described.topic_id, each, one_by_one=one_by_one) for each in partitions]
+        _join(wire, group, [member.member_id for member in found[:_MOST_JOINED]], topic)
     return found
 
 
-def _join(wire: Wire, group: str, member_id: str, topic: str) -> None:
-    """Become a member that has the partition. Raises WireError."""
-    deadline, epoch, asked = time.monotonic() + _READY_S, 0, [topic]
-    while True:
-        values = {
-            "group_id": group,
-            "member_id": member_id,
-            "member_epoch": epoch,
-            "subscribed_topic_names": asked,
-        }
-        answer = wire.ask(ApiKey.SHARE_GROUP_HEARTBEAT, _HEARTBEAT_VERSION, values)
-        if answer.error_code == ErrorCode.NONE:
-            epoch = answer.member_epoch
-            if answer.assignment is not None and answer.assignment.topic_partitions:
-                return
+def _join(wire: Wire, group: str, member_ids: Iterable[str], topic: str) -> None:
+    """Return once each has partitions: all together, because Kafka assigns them once per second. Raises
+    WireError."""
+    deadline, epochs, code = time.monotonic() + _READY_S, dict.fromkeys(member_ids, 0), 0
+    while epochs:
         if time.monotonic() > deadline:
-            raise WireError(f"{group}: no partition after {_READY_S} s, error {answer.error_code}")
-        time.sleep(_POLL_S)
+            raise WireError(f"{group}: no partition after {_READY_S} s, error {code}")
+        for member_id, epoch in list(epochs.items()):
+            values = {
+                "group_id": group,
+                "member_id": member_id,
+                "member_epoch": epoch,
+                "subscribed_topic_names": [topic],
+            }
+            answer = wire.ask(ApiKey.SHARE_GROUP_HEARTBEAT, _HEARTBEAT_VERSION, values)
+            code = answer.error_code
+            if code == ErrorCode.NONE:
+                epochs[member_id] = answer.member_epoch
+                if answer.assignment is not None and answer.assignment.topic_partitions:
+                    del epochs[member_id]
+        if epochs:
+            time.sleep(_POLL_S)
+
+
+@contextmanager
+def in_flight(port: int, topic: str, partitions: int, records: int) -> Iterator[int]:
+    """How many records a new group has in flight within the block: so many of each partition, or a little
+    more. Raises WireError, OSError."""
+    group = _prepared(port, topic, range(partitions))
+    try:
+        yield sum(member.acquire(records) for member in group)
+    finally:
+        for member in group:
+            member.socket.close()
 
 
 def run(
@@ -179,7 +213,7 @@ def run(
     value_bytes: int = 100,
 ) -> dict[str, float]:
     """Read for `seconds`, on a busy machine until a record is accepted. Raises WireError, OSError."""
-    group = _prepared(port, topic, members, one_by_one=one_by_one)
+    group = _prepared(port, topic, [0] * members, one_by_one=one_by_one)
     selector = selectors.DefaultSelector()
     for member in group:
         selector.register(member.socket, selectors.EVENT_READ, member)

@@ -1,9 +1,12 @@
 """Tidelog beside Apache Kafka and Tansu, with clients that are not ours, and what is required."""
 
-from bench.comparison import Case, Comparison, Measure, speed
+from bench.comparison import Case, Comparison, Measure, Run, new_topic, speed
+from bench.loads.process import run_load
+from bench.loads.share_load import in_flight
 from bench.loads.transactions_load import CLIENTS
-from bench.results import Requirement
+from bench.results import Requirement, Results
 from bench.targets.kafka import FlushedKafka, Kafka
+from bench.targets.process import Server, Target
 from bench.targets.tansu import Tansu
 from bench.targets.tidelog import Tidelog
 
@@ -126,6 +129,28 @@ LATENCY = Comparison(
 )
 # More than the members take in a turn.
 _SHARED = {100: {"requests": 15_000, "value_bytes": 100}, 1000: {"requests": 6_000, "value_bytes": 1000}}
+_IN_FLIGHT_PARTITIONS = 500
+"""Each has as many records in flight as Kafka's default `group.share.partition.max.record.locks` allows."""
+_IN_FLIGHT_RECORDS = 2_000
+
+
+def _in_flight(results: Results, server: Server, run: Run) -> None:
+    """The memory of a million records that members got and did not acknowledge. Raises FAILURES."""
+    if not isinstance(server, Target):
+        raise TypeError(f"expected one process, got {server.name}")
+    row = results.row("share group, a million records in flight", "memory", "MB", _LESS)
+    fill = {
+        "partitions": _IN_FLIGHT_PARTITIONS,
+        "records_per_batch": 100,
+        "requests": _IN_FLIGHT_RECORDS // 100,
+    }
+    with new_topic(server, _IN_FLIGHT_PARTITIONS) as topic:
+        run_load(server, "raw_load", topic=topic, **fill)
+        before = server.used_bytes()
+        with in_flight(server.port, topic, _IN_FLIGHT_PARTITIONS, _IN_FLIGHT_RECORDS) as records:
+            row.add(server.name, (server.used_bytes() - before) / records)
+
+
 SHARE = Comparison(
     "A share group over sockets: one partition, up to 500 records per request",
     (Tidelog, Kafka),
@@ -149,6 +174,7 @@ SHARE = Comparison(
             _LATENCIES,
         ),
     ),
+    _in_flight,
 )
 JAVA = Comparison(
     "Kafka's producer in Java with its defaults, acks=all, one partition",

@@ -84,6 +84,14 @@ class Kafka(Target):
             if made.returncode:
                 raise TargetError(f"kafka could not format {self.folder}: {made.stderr[-1000:]}")
 
+    def used_bytes(self) -> int:
+        """Of its heap, after a collection: a heap that was used once stays resident. Raises TargetError."""
+        asked = [str(Path(self._java[0]).with_name("jcmd")), str(self.pid), "GC.class_histogram"]
+        answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if answer.returncode:
+            raise TargetError(f"jcmd of the Java that runs kafka failed: {answer.stderr[-1000:]}")
+        return int(answer.stdout.split()[-1])
+
     def command(self) -> list[str]:
         return [*self._java, "kafka.Kafka", str(self.folder / "server.properties")]
 

@@ -174,6 +174,10 @@ class Target(Server):
             self._held.close()
         self.port = 0
 
+    def used_bytes(self) -> int:
+        """Memory that it needs now: what is resident."""
+        return resident_bytes(self.pid)
+
     def cpu_seconds(self) -> float:
         """CPU time the process has used so far, user and system, to 10 ms."""
         return cpu_seconds(self.pid)

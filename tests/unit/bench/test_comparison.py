@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.comparison import Case, Comparison, Run, is_warm, speed
-from bench.targets.process import Target, TargetError
+from bench.comparison import Case, Comparison, Run, is_warm, new_topic, speed
+from bench.loads.process import run_load
+from bench.loads.share_load import in_flight
+from bench.results import Results
+from bench.targets.process import Server, Target, TargetError
 from bench.targets.tidelog import Tidelog
 
 
@@ -73,3 +76,22 @@ def test_loads_over_sockets_are_answered_and_counted(tmp_path: Path) -> None:
     rates = [row for row in results.rows.values() if row.measure == "rate"]
     assert [row.scenario for row in rates] == [case.title for case in LOADS]
     assert all(rate > 0 for row in rates for rate in row.values["tidelog"])
+
+
+def test_who_cannot_be_measured_afterwards_is_noted(tmp_path: Path) -> None:
+    class Other(Tidelog):
+        name = "other"
+
+    def measured(results: Results, server: Server, run: Run) -> None:
+        if server.name == "other":
+            raise TargetError("its memory cannot be read")
+
+    results = Comparison("title", (Tidelog, Other), (), measured)(Run(tmp_path, rounds=1, seconds=0.01))
+    assert results.notes == ["other is absent from what follows: its memory cannot be read"]
+
+
+def test_as_many_records_as_wanted_are_in_flight(tmp_path: Path) -> None:
+    with Tidelog(tmp_path / "data") as server, new_topic(server, 3) as topic:
+        run_load(server, "raw_load", topic=topic, partitions=3, requests=4, records_per_batch=10)
+        with in_flight(server.port, topic, partitions=3, records=40) as records:
+            assert records == 120
