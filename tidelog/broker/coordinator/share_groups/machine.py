@@ -13,7 +13,7 @@ Pure. Source: Kafka's GroupMetadataManager (shareGroupHeartbeat), KIP-932.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -135,25 +135,19 @@ class _Update:
     def __init__(self, group: ShareGroup, topics: TopicsView) -> None:
         self.group = group.copy()
         self._view = topics
-        self._topics: dict[str, SubscribedTopic] | None = None
         self.records: list[Any] = []
         self.timers: dict[Hashable, Timer | None] = {}
 
     def write(self, record: records.ShareGroupRecord) -> None:
         record.apply_to(self.group)
         self.records.append(record)
-        if isinstance(record, records.ShareMemberRecord):
-            self._topics = None
 
-    @property
+    @cached_property
     def topics(self) -> dict[str, SubscribedTopic]:
-        """Name -> topic, by their names, for all subscribed topics that exist."""
-        if self._topics is None:
-            found = (
-                (name, self._view.subscribed_topic(name)) for name in sorted(self.group.subscribed_names)
-            )
-            self._topics = {name: topic for name, topic in found if topic is not None}
-        return self._topics
+        """Name -> topic, by their names, for all subscribed topics that exist. Asked for once the members
+        are as they will be."""
+        found = ((name, self._view.subscribed_topic(name)) for name in sorted(self.group.subscribed_names))
+        return {name: topic for name, topic in found if topic is not None}
 
     def decision(self, response: Any) -> Decision[Any, Any]:
         return Decision(self.records, response, self.timers)
@@ -176,14 +170,10 @@ class ShareGroups(GroupTable[ShareGroup]):
     def heartbeat(self, request: ShareHeartbeat, now_ms: int) -> Decision[Any, ShareHeartbeatAnswer]:
         """Raises ApiError."""
         group_id, member_id = request.group_id, request.member_id
-        group = self._groups.get(group_id)
+        group = self._groups.get(group_id) or ShareGroup(group_id)
         is_joining = request.member_epoch == JOINING_EPOCH
-        if group is None:
-            if not is_joining:
-                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")
-            group = ShareGroup(group_id)
         if member_id not in group.members and not is_joining:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has no member {member_id}")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id} has no member {member_id}")
         update = _Update(group, self._topics)
         if request.member_epoch == LEAVING_EPOCH:
             self._remove(update, member_id)
@@ -435,12 +425,10 @@ class ShareGroups(GroupTable[ShareGroup]):
 
 
 def _metadata_hash(update: _Update) -> int:
-    """Of the subscribed topics: their ids and sizes, and which of their partitions have a state."""
+    """Of the subscribed topics: their ids and sizes. Changes of states raise the epoch themselves."""
     hashed = blake2b(digest_size=8)
     for topic in update.topics.values():
-        known = update.group.initialized.get(topic.topic_id)
-        count = 0 if known is None else len(known.partitions)
-        hashed.update(f"{topic.topic_id} {topic.partition_count} {count};".encode())
+        hashed.update(f"{topic.topic_id} {topic.partition_count};".encode())
     return int.from_bytes(hashed.digest(), "big", signed=True)
 
 

@@ -154,6 +154,9 @@ def test_groups_that_would_hold_too_much_are_refused() -> None:
         ErrorCode.GROUP_MAX_SIZE_REACHED
     )
     assert site.heartbeat("a", site.share.describe("g").epoch, None).member_epoch > 0
+    # What a group holds already is not counted again.
+    site.heartbeat("b", 0, tuple(f"{number:0300}" for number in range(30)))
+    assert site.heartbeat("c", 0).member_epoch > 0
 
 
 def test_what_does_not_change_is_not_stored_and_raises_no_epoch() -> None:
