@@ -63,7 +63,7 @@ class ShareFetchHandler(GuardedHandler):
         if request.is_renew_ack and asks_for_records:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                "expected max_bytes, min_bytes, max_records and max_wait_ms of 0 in a request that renews locks",
+                "expected max_bytes, min_bytes, max_records and max_wait_ms of 0 in a request that renews",
             )
         if epoch == INITIAL_EPOCH:
             if asked:
@@ -139,7 +139,7 @@ class ShareFetchHandler(GuardedHandler):
                 ]
                 name = self._services.catalog.name_of(key.topic_id)
                 if name:
-                    self._services.metrics.bytes_out(name, len(got.records))
+                    self._services.metrics.bytes_out(name, got.size_bytes)
             if refusal is not None:
                 answer["acknowledge_error_code"] = refusal.code
                 answer["acknowledge_error_message"] = refusal.message

@@ -82,7 +82,7 @@ class HeldPartition:
         self.leader_epoch = replica.leader_epoch
         self.has_ended = False
         self.bytes_per_record = READ_BYTES
-        """In the last read that gave some."""
+        """In the last read."""
         self._state_epoch = state_epoch
         self._states = states
         self._steady_ms = steady_ms

@@ -48,7 +48,7 @@ class LogReader:
         aborted: Sequence[tuple[int, int]] = ()
         if config.reads_committed:
             aborted = replica.aborted_transactions(read, found)
-        return batches_in(read.offset, found, aborted)
+        return batches_in(read.offset, found, aborted, reads_committed=config.reads_committed)
 
     async def _read_remote(self, replica: Replica, read: Read, config: ShareGroupConfig) -> Batches:
         tiering = self._services.tiering
@@ -60,5 +60,7 @@ class LogReader:
                 raise again(result)
             if result is not None:
                 found, aborted = result
-                return batches_in(read.offset, found, aborted or ())
-        return batches_in(read.offset, ReadResult([], read.offset), ())
+                return batches_in(read.offset, found, aborted or (), reads_committed=config.reads_committed)
+        return batches_in(
+            read.offset, ReadResult([], read.offset), (), reads_committed=config.reads_committed
+        )

@@ -30,15 +30,19 @@ from tidelog.broker.share.dead_letters import DeadLetterTopics
 from tidelog.broker.share.held import HeldPartition
 from tidelog.broker.share.log_reader import READ_BYTES, LogReader, isolation_level
 from tidelog.broker.share.parts import BrokerParts
+from tidelog.broker.share.reading import Batches
 from tidelog.broker.share.share_partition import Acquired, Limits, SharePartition
 from tidelog.broker.share.states import ShareStatesClient
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.steps import Pace
+from tidelog.protocol.types import Buffer
 
 _MORE_BYTES = 16_384
 """Read beyond what as many records as are wanted took the last time."""
+_MOST_AHEAD = 16
+"""Reads that are kept for the next fetches, each of about `READ_BYTES`."""
 _MOST_READS = 64
 """Reads of one partition that find no record to give, in one fetch: markers, and what was deleted."""
 _MOST_LOADS = 100
@@ -74,8 +78,12 @@ class Wanted(NamedTuple):
 class Got(NamedTuple):
     """Whole batches, and which of their records the member has from now on."""
 
-    records: bytes
+    records: Sequence[Buffer]
     acquired: Sequence[Acquired]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.records))
 
 
 class SharePartitions:
@@ -89,6 +97,7 @@ class SharePartitions:
         self.dead_letter_topics = DeadLetterTopics(services, self._reader, counts)
         self._held: dict[SharePartitionKey, HeldPartition] = {}
         self._loading: dict[SharePartitionKey, asyncio.Task[HeldPartition]] = {}
+        self._ahead: dict[HeldPartition, Batches] = {}
 
     def config(self, group_id: str) -> ShareGroupConfig:
         """The settings that hold for a group now."""
@@ -175,6 +184,7 @@ class SharePartitions:
     def drop(self, held: HeldPartition) -> None:
         """Forget one; the next use reads its state again."""
         held.end()
+        self._ahead.pop(held, None)
         if self._held.get(held.key) is held:
             del self._held[held.key]
 
@@ -239,7 +249,7 @@ class SharePartitions:
             if got is not None:
                 results[key] = got
                 wanted = wanted._replace(
-                    max_bytes=wanted.max_bytes - len(got.records),
+                    max_bytes=wanted.max_bytes - got.size_bytes,
                     max_records=wanted.max_records - sum(each.last - each.first + 1 for each in got.acquired),
                 )
         return results
@@ -302,29 +312,44 @@ class SharePartitions:
             offset, end_offset = machine.next_fetch_offset, replica.ends.visible(isolation_level(config))
             if not machine.can_acquire or offset >= end_offset:
                 return None
-            likely = wanted.max_records * held.bytes_per_record + _MORE_BYTES
-            read = Read(offset, min(wanted.max_bytes, READ_BYTES, likely), end_offset)
-            found = await self._reader.read(replica, read, config)
+            found = await self._read(held, offset, end_offset, wanted, config)
             if not held.is_current:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             taken = machine.acquire(
                 wanted.member_id,
                 offset,
                 found.read_to,
-                found.batches,
+                (place[:2] for place in found.places),
                 wanted.max_records,
                 is_strict=wanted.is_strict,
                 batch_size=wanted.batch_size,
                 now_ms=self._services.steady_ms(),
             )
-            # What is read beyond the wanted records is read in vain; a read without any has to lead on.
-            held.bytes_per_record = found.bytes_per_offset if taken else READ_BYTES
             if taken:
                 held.changed()
                 return Got(found.holding(taken[0].first, taken[-1].last), taken)
             if machine.next_fetch_offset == offset:
                 return None
         return None
+
+    async def _read(
+        self, held: HeldPartition, offset: int, end_offset: int, wanted: Wanted, config: ShareGroupConfig
+    ) -> Batches:
+        """What a fetch may get, of an earlier read if that has it. Raises ApiError."""
+        kept, likely = self._ahead.get(held), wanted.max_records * held.bytes_per_record + _MORE_BYTES
+        if kept is not None and kept.reads_committed == config.reads_committed:
+            if kept.read_from <= offset < kept.read_to:
+                return kept.part(offset, wanted.max_bytes)
+            if offset == kept.read_to:  # The next fetches go on from there.
+                likely = READ_BYTES
+        read = Read(offset, min(READ_BYTES, likely), end_offset)
+        found = await self._reader.read(held.replica, read, config)
+        held.bytes_per_record = found.bytes_per_offset
+        self._ahead.pop(held, None)
+        self._ahead[held] = found
+        if len(self._ahead) > _MOST_AHEAD:
+            del self._ahead[next(iter(self._ahead))]
+        return found.part(offset, wanted.max_bytes)
 
     async def close(self) -> None:
         """Wait for the writes under way."""
@@ -345,8 +370,7 @@ def _limits(config: ShareGroupConfig) -> Limits:
 
 
 class _Event:
-    """Set when a share partition has records to give, which `told` keeps, or when a replica that is watched has
-    more to read."""
+    """Set when a share partition has records to give, which `told` keeps, or a replica has more to read."""
 
     def __init__(self, told: dict[HeldPartition, None]) -> None:
         self.event = asyncio.Event()

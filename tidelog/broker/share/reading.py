@@ -8,7 +8,9 @@ Pure. Source: Kafka's SharePartition (filterAbortedTransactionalAcquiredRecords)
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from tidelog.broker.storage.log_types import ReadResult
@@ -27,31 +29,59 @@ class _Place(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """What was read, [read_from, read_to). `batches`: first and last offset of each with records."""
+    """What was read, [read_from, read_to). `places`: the batches with records, ascending."""
 
     read_from: int
     read_to: int
-    batches: Sequence[tuple[int, int]]
     places: Sequence[_Place]
     stretches: Sequence[Buffer]
+    reads_committed: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.stretches))
 
     @property
     def bytes_per_offset(self) -> int:
         """The average, rounded up."""
-        return -(-sum(map(len, self.stretches)) // max(1, self.read_to - self.read_from))
+        return -(-self.size_bytes // max(1, self.read_to - self.read_from))
 
-    def holding(self, first: int, last: int) -> bytes:
-        """The whole batches with records of [first, last], and what lies between them."""
-        found = [place for place in self.places if place.first <= last and place.last >= first]
-        return b"".join(
-            self.stretches[place.stretch][place.position : place.position + place.size_bytes]
-            for place in found
-        )
+    def part(self, offset: int, max_bytes: int) -> Batches:
+        """From `offset` on, and no more than so many bytes, but one batch at least."""
+        low = bisect_left(self.places, offset, key=_last)
+        part = self._replace(read_from=offset, places=self.places[low:])
+        if self.size_bytes > max_bytes:
+            for count, total in enumerate(accumulate(place.size_bytes for place in part.places)):
+                if count and total > max_bytes:
+                    return part._replace(read_to=part.places[count].first, places=part.places[:count])
+        return part
+
+    def holding(self, first: int, last: int) -> Sequence[Buffer]:
+        """The whole batches with records of [first, last], without a copy."""
+        found: list[Buffer] = []
+        stretch, begin, end = -1, 0, 0
+        for index in range(bisect_left(self.places, first, key=_last), len(self.places)):
+            place = self.places[index]
+            if place.first > last:
+                break
+            if (place.stretch, place.position) != (stretch, end):
+                if begin < end:
+                    found.append(memoryview(self.stretches[stretch])[begin:end])
+                stretch, begin = place.stretch, place.position
+            end = place.position + place.size_bytes
+        if begin < end:
+            found.append(memoryview(self.stretches[stretch])[begin:end])
+        return found
 
 
-def batches_in(read_from: int, found: ReadResult, aborted: Sequence[tuple[int, int]]) -> Batches:
+def _last(place: _Place) -> int:
+    return place.last
+
+
+def batches_in(
+    read_from: int, found: ReadResult, aborted: Sequence[tuple[int, int]], *, reads_committed: bool
+) -> Batches:
     """`aborted`: producer id and first offset of each aborted transaction that is to be left out."""
-    batches: list[tuple[int, int]] = []
     places: list[_Place] = []
     waiting = sorted(aborted, key=lambda each: each[1], reverse=True)
     open_ids: set[int] = set()
@@ -66,6 +96,5 @@ def batches_in(read_from: int, found: ReadResult, aborted: Sequence[tuple[int, i
                 continue
             if header.is_transactional and header.producer_id in open_ids:
                 continue
-            batches.append((first, last))
             places.append(_Place(first, last, index, position, header.size_bytes))
-    return Batches(read_from, found.next_offset, batches, places, found.records)
+    return Batches(read_from, found.next_offset, places, found.records, reads_committed)

@@ -192,7 +192,7 @@ class SharePartition:
         member_id: str,
         read_from: int,
         read_to: int,
-        batches: Sequence[tuple[int, int]],
+        batches: Iterable[tuple[int, ...]],
         max_records: int,
         *,
         is_strict: bool,
@@ -214,8 +214,9 @@ class SharePartition:
         for first, last in batches:
             if left <= 0:
                 break
-            self._take(position, first, _GAP)
-            position = max(position, first)
+            if position < first:
+                self._take(position, first, _GAP)
+                position = first
             if position >= self.end_offset and self.in_flight_count >= self.limits.max_record_locks:
                 break
             end = last + 1
@@ -225,7 +226,7 @@ class SharePartition:
                     if found_first == found_end:
                         break
                 held = _Run(RecordState.ACQUIRED, run.delivery_count + 1, member_id, deadline_ms)
-                self._take(found_first, found_end, held)
+                self._give(found_first, found_end, held)
                 left -= found_end - found_first
                 _append(taken, Acquired(found_first, found_end - 1, held.delivery_count), batch_size)
             if is_strict and left <= 0:
@@ -250,10 +251,14 @@ class SharePartition:
     def _take(self, first: int, end: int, run: _Run) -> None:
         """Give what is available of [first, end) this state."""
         for found_first, found_end, _ in self._available(first, end) if first < end else ():
-            if found_first == self.end_offset:
-                self._extend(found_end, run)
-            else:
-                self._set(found_first, found_end, run)
+            self._give(found_first, found_end, run)
+
+    def _give(self, first: int, end: int, run: _Run) -> None:
+        """Give [first, end), which is in flight or new as a whole, this state."""
+        if first == self.end_offset:
+            self._extend(end, run)
+        else:
+            self._set(first, end, run)
 
     # Acknowledging
 
@@ -505,7 +510,7 @@ def _append(taken: list[Acquired], found: Acquired, batch_size: int) -> None:
         last = taken[-1]
         is_next = last.last + 1 == found.first and last.delivery_count == found.delivery_count
         if is_next and last.last - last.first + 1 < batch_size:
-            taken[-1] = last._replace(last=found.last)
+            taken[-1] = Acquired(last.first, found.last, last.delivery_count)
             return
     taken.append(found)
 

@@ -305,6 +305,24 @@ async def test_markers_are_never_delivered_and_aborted_records_only_to_who_reads
     assert held.machine.start_offset == held.machine.end_offset == 5
 
 
+async def test_what_was_read_ahead_is_read_again_for_a_group_that_reads_committed_from_now_on(
+    asker: Asker,
+) -> None:
+    await with_records(asker, 1)
+    client = TransactionalClient(asker, "aborted")
+    await client.begin()
+    await client.add(("jobs", 0))
+    await client.produce("jobs")
+    await client.end(False)
+    await asker.produce("jobs", make_batch(b"plain"))
+    member = Member(asker)
+    await member.join(**{"share.isolation.level": "read_uncommitted"})
+    assert await member.got(max_records=1) == {0: 1}
+    await member.configure(**{"share.isolation.level": "read_committed"})
+    await stable_up_to(asker, 4)
+    assert await member.got() == {3: 1}
+
+
 async def test_a_group_begins_at_the_end_unless_told_otherwise_and_remembers_where(open_asker: Open) -> None:
     asker = await open_asker()
     await with_records(asker, 2)
