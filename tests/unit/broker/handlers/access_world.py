@@ -1,13 +1,16 @@
-"""A broker with an authorizer, its administrator, Alice, and what their requests name."""
+"""A broker with an authorizer, its administrator, Alice, and the requests of `access.txt`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from tests.message_texts import KEYS, found_in, request_values
 from tests.unit.broker.handlers.conftest import LISTENER, make_batch
 from tests.unit.broker.net.peers import request_frame
 from tests.waiting import DEADLINE_SECONDS
@@ -17,13 +20,78 @@ from tidelog.broker.handlers.connection_state import AuthenticationStep, Connect
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.exchange import Exchange
 from tidelog.broker.net.produce_stream import ProduceStream
+from tidelog.broker.security.required_access import Need
+from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import Acl
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import decode_response_header
 from tidelog.protocol.schema import ApiKey, decode_response
 
 ALICE = "User:alice"
-MISSING_ID = UUID(int=7)
+Names = Mapping[str, Any]
+"""What `<name>` stands for in a request."""
+
+
+class Case(NamedTuple):
+    """A request of `access.txt`, whose head says the meaning of `words`."""
+
+    key: ApiKey
+    version: int
+    words: Mapping[str, str]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.key.name}-{self.version}-{','.join(map(str, self.needs))}"
+
+    @property
+    def needs(self) -> list[int]:
+        return [int(each) for each in self.words.get("needs", "0").split(",") if each]
+
+    @property
+    def rows(self) -> list[Need]:
+        return [SERVED_APIS[self.key].needs[index] for index in self.needs]
+
+    @property
+    def before(self) -> list[str]:
+        return [each for each in self.words.get("before", "").split(",") if each]
+
+    @property
+    def tolerated(self) -> set[int]:
+        return {0, *(ErrorCode[each] for each in (self.words.get("tolerates"),) if each)}
+
+    def values(self, names: Names) -> dict[str, Any]:
+        return request_values(self.key, self.text, names)
+
+    def shows(self, names: Names, body: bytes, answer: Any) -> bool | None:
+        """Whether the answer has what it may lack; None if there is no such thing."""
+        what = self.words.get("shows")
+        if what is None:
+            return None
+        if not what.startswith("<"):
+            return any(found_in(answer, what))
+        name = names[what[1:-1]]
+        return (name.bytes if isinstance(name, UUID) else name.encode()) in body
+
+
+def _case(text: str) -> Case:
+    head, _, fields = text.partition("\n")
+    api, version, *words = head.split()
+    return Case(
+        KEYS[api],
+        int(version),
+        {name: value for name, _, value in (word.partition("=") for word in words)},
+        fields,
+    )
+
+
+SECTIONS = {
+    title: [_case(each) for each in re.split(r"\n(?=\w)", text.rstrip())]
+    for title, text in (
+        each.split("\n", 1) for each in Path(__file__).with_name("access.txt").read_text().split("\n== ")[1:]
+    )
+}
+CASES = SECTIONS["requests"]
 
 
 class Client:
@@ -91,182 +159,25 @@ class World:
         }
         return self.services.catalog.revision, logs, self.services.producer_ids.bound()
 
-    async def make(self) -> Names:
+    async def make(self, *more: str) -> Names:
         """A topic with records, a group of either protocol and a transaction, that no other test uses."""
         number = next(self.ids)
-        names = Names(f"topic-{number:04d}", f"group-{number:04d}", f"transaction-{number:04d}")
-        ask = self.admin.ask
-        topics = [{"name": names.topic, "num_partitions": 1, "replication_factor": 1}]
-        await ask(ApiKey.CREATE_TOPICS, 5, {"topics": topics})
-        await ask(ApiKey.PRODUCE, 9, produce(names))
-        await ask(ApiKey.OFFSET_COMMIT, 8, commit(names))
-        topic = self.services.catalog.topic(names.topic)
-        assert topic is not None
-        return names._replace(topic_id=topic.topic_id)
-
-    async def begin(self, names: Names) -> Names:
-        """Begin a transaction on the topic."""
-        _, given = await self.admin.ask(
-            ApiKey.INIT_PRODUCER_ID,
-            4,
-            {"transactional_id": names.transaction, "transaction_timeout_ms": 60_000},
-        )
-        names = names._replace(producer=(given.producer_id, given.producer_epoch))
-        _, added = await self.admin.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, add_partitions(names))
-        assert added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+        topic, group = f"topic-{number:04d}", f"group-{number:04d}"
+        names: dict[str, Any] = {
+            "topic": topic,
+            "group": group,
+            "transaction": f"transaction-{number:04d}",
+            "consumers": f"consumers-{group}",
+            "fresh": f"new-{topic}",
+            "user": f"user-{topic}",
+            "records": make_batch(b"v"),
+        }
+        for step in ("make", *more):
+            for case in SECTIONS[step]:
+                _, answer = await self.admin.ask(case.key, case.version, case.values(names))
+                if case.key is ApiKey.INIT_PRODUCER_ID:
+                    names |= {name: answer[name] for name in ("producer_id", "producer_epoch")}
+            made = self.services.catalog.topic(topic)
+            assert made is not None
+            names["topic_id"] = made.topic_id
         return names
-
-    async def join(self, names: Names) -> Names:
-        """Let a member of the consumer protocol have the topic."""
-        await self.admin.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, heartbeat(names, names.consumers))
-        return names
-
-    async def share(self, names: Names) -> Names:
-        """Let a member of a share group have the topic."""
-        await self.admin.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, share_heartbeat(names))
-        return names
-
-    async def leave_shared(self, names: Names) -> Names:
-        """Let it leave."""
-        await self.admin.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, {**share_heartbeat(names), "member_epoch": -1})
-        return names
-
-    async def fetch_shared(self, names: Names) -> Names:
-        """Begin its share session."""
-        await self.admin.ask(ApiKey.SHARE_FETCH, 2, share_fetch(names))
-        return names
-
-
-class Names(NamedTuple):
-    topic: str
-    group: str
-    transaction: str
-    topic_id: UUID = MISSING_ID
-    producer: tuple[int, int] = (0, 0)
-
-    @property
-    def consumers(self) -> str:
-        return f"consumers-{self.group}"
-
-    @property
-    def fresh(self) -> str:
-        return f"new-{self.topic}"
-
-    @property
-    def user(self) -> str:
-        return f"user-{self.topic}"
-
-
-Values = Callable[[Names], Mapping[str, Any]]
-
-
-def produce(
-    names: Names, transactional_id: str | None = None, records: bytes | None = None
-) -> dict[str, Any]:
-    parts = [{"index": 0, "records": records or make_batch(b"v")}]
-    topics = [{"name": names.topic, "topic_id": names.topic_id, "partition_data": parts}]
-    return {"transactional_id": transactional_id, "acks": -1, "timeout_ms": 5_000, "topic_data": topics}
-
-
-def commit(names: Names) -> dict[str, Any]:
-    parts = [{"partition_index": 0, "committed_offset": 1}]
-    return {"group_id": names.group, "topics": [{"name": names.topic, "partitions": parts}]}
-
-
-def add_partitions(names: Names) -> dict[str, Any]:
-    return {
-        "v3_and_below_transactional_id": names.transaction,
-        "v3_and_below_producer_id": names.producer[0],
-        "v3_and_below_producer_epoch": names.producer[1],
-        "v3_and_below_topics": [{"name": names.topic, "partitions": [0]}],
-    }
-
-
-def in_transaction(names: Names) -> dict[str, Any]:
-    return {
-        "transactional_id": names.transaction,
-        "producer_id": names.producer[0],
-        "producer_epoch": names.producer[1],
-    }
-
-
-def heartbeat(names: Names, group: str, **more: Any) -> dict[str, Any]:
-    first = {"member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 30_000, "topic_partitions": []}
-    return {"group_id": group, **first, "subscribed_topic_names": [names.topic], **more}
-
-
-def share_heartbeat(names: Names) -> dict[str, Any]:
-    first = {"group_id": names.group, "member_id": "m", "member_epoch": 0}
-    return {**first, "subscribed_topic_names": [names.topic]}
-
-
-def share_fetch(names: Names, epoch: int = 0, **partition: Any) -> dict[str, Any]:
-    partitions = [{"partition_index": 0, "acknowledgement_batches": [], **partition}]
-    return {
-        "group_id": names.group,
-        "member_id": "m",
-        "share_session_epoch": epoch,
-        "max_wait_ms": 0,
-        "max_records": 10,
-        "batch_size": 10,
-        "topics": [{"topic_id": names.topic_id, "partitions": partitions}],
-    }
-
-
-def share_acknowledge(names: Names) -> dict[str, Any]:
-    batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
-    values = share_fetch(names, 1, acknowledgement_batches=batches)
-    return {name: values[name] for name in ("group_id", "member_id", "share_session_epoch", "topics")}
-
-
-def share_state(**partition: Any) -> Values:
-    return lambda names: {
-        "group_id": names.group,
-        "topics": [{"topic_id": names.topic_id, "partitions": [{"partition": 0, **partition}]}],
-    }
-
-
-def fetch(names: Names) -> dict[str, Any]:
-    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}
-    topic = {"topic": names.topic, "topic_id": names.topic_id, "partitions": [part]}
-    return {"max_wait_ms": 0, "min_bytes": 0, "topics": [topic]}
-
-
-def topic_resource(names: Names) -> dict[str, Any]:
-    return {"resource_type": 2, "resource_name": names.topic, "configuration_keys": None}
-
-
-def group_resource(names: Names) -> dict[str, Any]:
-    return {"resource_type": 32, "resource_name": names.group, "configuration_keys": None}
-
-
-def changed(resource: Mapping[str, Any], key: str, value: str) -> dict[str, Any]:
-    one = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
-    return {"resources": [{**one, "configs": [{"name": key, "value": value}]}]}
-
-
-def in_topics(**partition: Any) -> Values:
-    return lambda names: {"topics": [{"name": names.topic, "partitions": [partition]}]}
-
-
-def in_group(**more: Any) -> Values:
-    return lambda names: {"group_id": names.group, **more}
-
-
-def fixed(**values: Any) -> Values:
-    return lambda names: values
-
-
-ACL = {
-    "resource_type": 2,
-    "resource_name": "no-topic",
-    "resource_pattern_type": 3,
-    "principal": "User:bob",
-    "host": "*",
-    "operation": 3,
-    "permission_type": 3,
-}
-ACL_FILTER = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
-NO_ACLS = {**ACL_FILTER, "principal_filter": "User:nobody"}
-CLIENT_METRICS = {"resource_type": 16, "resource_name": "all", "configuration_keys": None}
-BROKER = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}

@@ -12,7 +12,6 @@ import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from enum import IntEnum
 from itertools import groupby
 from operator import itemgetter
 from textwrap import indent
@@ -21,6 +20,7 @@ from uuid import UUID
 
 import yaml
 
+from tests.message_texts import KEYS, ConfigResource, answer_text, request_values
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request
 from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Listener
 from tidelog.broker.configuration.broker_settings import ConfigSource
@@ -30,33 +30,16 @@ from tidelog.broker.handlers.configs import ConfigOperation
 from tidelog.broker.handlers.connection_state import Principal
 from tidelog.broker.observability import log_events
 from tidelog.broker.storage.log_types import READ_COMMITTED
-from tidelog.protocol.acls import Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import ProduceRequest, TopicKey
-from tidelog.protocol.messages.declaration import ZERO, Field
 from tidelog.protocol.records import RecordBatchBuilder, TransactionMarker, iter_batches
-from tidelog.protocol.schema import APIS, ApiKey
+from tidelog.protocol.schema import ApiKey
 
-_KEYS = {api.name: key for key, api in APIS.items()}
-_ACL_APIS = (ApiKey.CREATE_ACLS, ApiKey.DESCRIBE_ACLS, ApiKey.DELETE_ACLS)
 _DEFAULT = ConfigSource.DEFAULT_CONFIG
-_LONGEST_LINE = 105
 _IS_ID = re.compile("[0-9a-f-]{36}")
 _UUID = re.compile(r"(?!0{8}-)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SAME = re.compile(r"(\w)\1{199,}")
-_REPEATED = re.compile(r"(.) \* (\d+)")
-
-
-class ConfigResource(IntEnum):
-    """What settings are of."""
-
-    TOPIC = 2
-    BROKER = 4
-    LOGGERS = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
 
 _SIGNS = {
     "=": ConfigOperation.SET,
@@ -65,24 +48,6 @@ _SIGNS = {
     "-": ConfigOperation.DELETE,
 }
 _CHANGE = re.compile(r"([^-=][^=]*?)([+-]?=)(.*)")
-_NAMES: dict[str, type[IntEnum]] = {
-    "partition_error_code": ErrorCode,
-    "error_code": ErrorCode,
-    "resource_type": ConfigResource,
-    "resource_types": ConfigResource,
-    "resource_type_filter": ResourceType,
-    "pattern_type": PatternType,
-    "resource_pattern_type": PatternType,
-    "pattern_type_filter": PatternType,
-    "operation": Operation,
-    "permission_type": Permission,
-    "config_source": ConfigSource,
-    "source": ConfigSource,
-    "config_type": ConfigType,
-    "config_operation": ConfigOperation,
-}
-
-
 _SUPER_USERS = "super.users: 'User:admin; User:operator'"
 _ACL = {
     "resource_type": "TOPIC",
@@ -109,7 +74,7 @@ class Site:
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[str]]:
         """The command that asks an API of this name."""
-        key = _KEYS[name]
+        key = KEYS[name]
 
         async def ask(versions: str, *words: str) -> str:
             first, _, last = versions.partition("-")
@@ -131,16 +96,12 @@ class Site:
         return ask
 
     async def _asked(self, key: ApiKey, version: int, text: str) -> str:
-        values = yaml.safe_load(f"{{{self._with_ids(text.replace('%v', str(version)))}}}")
-        enums = dict(_NAMES)
-        if key in _ACL_APIS:
-            enums["resource_type"] = ResourceType
-        request = _meant(values, APIS[key].request.fields, enums)
+        request = request_values(key, self._with_ids(text.replace("%v", str(version))))
         response = await self.asker.ask(key, version, **request)
         if key is ApiKey.CREATE_TOPICS:  # The settings that a topic does not have itself say nothing.
             for topic in response.topics:
                 topic.configs[:] = (each for each in topic.configs if each.config_source != _DEFAULT)
-        answer = self._without_ids(_shown(response, APIS[key].response.fields, enums))
+        answer = self._without_ids(answer_text(key, response))
         answer = _SAME.sub(lambda found: f"{found[1]} * {len(found[0])}", answer)
         for word in re.findall(r"[\w-]*%v", text):
             answer = re.sub(rf"\b{word.replace('%v', str(version))}\b", word, answer)
@@ -501,72 +462,3 @@ class Site:
 
 def _kind(name: str) -> int:
     return int(name) if name.isdigit() else ConfigResource[name]
-
-
-def _meant(values: Any, fields: Sequence[Field], enums: Mapping[str, type[IntEnum]]) -> dict[str, Any]:
-    """The values of a request as its codec takes them."""
-    known = {field.name: field for field in fields}
-    return {name: _value(value, known[name], enums) for name, value in values.items()}
-
-
-def _value(value: Any, field: Field, enums: Mapping[str, type[IntEnum]]) -> Any:
-    if value is None:
-        return None
-    if isinstance(value, list):
-        return [_value(each, field, enums) for each in value]
-    kind = field.element_type
-    if kind == "struct":
-        return _meant(value, field.fields, enums)
-    if kind == "string" and not isinstance(value, str):
-        return str(value)
-    if kind == "bytes":
-        return bytes(value) if isinstance(value, int) else value.encode()
-    if isinstance(value, str) and kind == "uuid":
-        return UUID(value)
-    if isinstance(value, str) and kind == "string":
-        found = _REPEATED.fullmatch(value)
-        return found[1] * int(found[2]) if found else value
-    return enums[field.name][value] if isinstance(value, str) else value
-
-
-def _shown(answer: Any, fields: Sequence[Field], enums: Mapping[str, type[IntEnum]]) -> str:
-    """An answer in a line, or each of its fields, or the elements of a long one each in a line."""
-    whole = _element(answer, Field("", "struct", fields=tuple(fields)), enums)
-    if len(whole) < _LONGEST_LINE:
-        return whole[1:-1] or "NONE"
-    lines = []
-    for field in fields:
-        text = _text(answer[field.name], field, enums)
-        if text is None:
-            continue
-        if len(text) + len(field.name) > _LONGEST_LINE and field.is_array:
-            lines += [f"{field.name}:", *(f"- {_element(each, field, enums)}" for each in answer[field.name])]
-        else:
-            lines.append(f"{field.name}: {text}")
-    return "\n".join(lines)
-
-
-def _text(value: Any, field: Field, enums: Mapping[str, type[IntEnum]]) -> str | None:
-    """None of a value that is the field's default."""
-    if value is None:
-        return None if field.default is None else "null"
-    if field.is_array:
-        return f"[{', '.join(_element(each, field, enums) for each in value)}]" if value else None
-    is_zero = not value or value == UUID(int=0)
-    if (is_zero if field.default is ZERO else value == field.default) and field.element_type != "struct":
-        return None
-    return _element(value, field, enums)
-
-
-def _element(value: Any, field: Field, enums: Mapping[str, type[IntEnum]]) -> str:
-    if field.element_type == "struct":
-        parts = ((each.name, _text(value[each.name], each, enums)) for each in field.fields)
-        return f"{{{', '.join(f'{name}: {text}' for name, text in parts if text is not None)}}}"
-    if field.name.endswith("authorized_operations"):
-        return f"[{', '.join(each.name for each in Operation if value >> each & 1)}]"
-    if field.name in enums:
-        kind = enums[field.name]
-        return kind(value).name if value in set(kind) else str(value)
-    if isinstance(value, bytes):
-        value = value.decode() if len(value) < 40 else f"{len(value)} bytes"
-    return str(value) if value != "" else '""'

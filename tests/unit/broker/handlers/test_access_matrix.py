@@ -3,14 +3,13 @@
 With exactly what the table of required access says, it is served. Bytes in, bytes out, through dispatch.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from tests.unit.broker.handlers.access_cases import CASES, Case, K
-from tests.unit.broker.handlers.access_world import ALICE, Client, Names, World, in_topics, produce
+from tests.message_texts import found_in
+from tests.unit.broker.handlers.access_world import ALICE, CASES, Case, Client, Names, World
 from tests.unit.broker.handlers.conftest import Clock
 from tests.unit.broker.handlers.transactional import transactional_batch
 from tests.unit.broker.net.peers import request_frame
@@ -50,29 +49,12 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 def acl(case: Case, names: Names, right: Right, permission: Permission = Permission.ALLOW) -> Acl:
     kind = right.resource_type
     of_kind = {
-        ResourceType.TOPIC: names.topic if case.name_of is None else case.name_of(names),
-        ResourceType.GROUP: names.consumers if World.join in case.before else names.group,
-        ResourceType.TRANSACTIONAL_ID: names.transaction,
+        ResourceType.TOPIC: names[case.words.get("about", "topic")],
+        ResourceType.GROUP: names["consumers" if "join" in case.before else "group"],
+        ResourceType.TRANSACTIONAL_ID: names["transaction"],
         ResourceType.CLUSTER: CLUSTER_NAME,
     }
     return Acl(kind, PatternType.LITERAL, of_kind[kind], ALICE, "*", right.operation, permission)
-
-
-def codes_in(values: Any) -> set[int]:
-    """All error codes of an answer."""
-    if isinstance(values, list):
-        return set().union(*map(codes_in, values))
-    if not isinstance(values, Mapping):
-        return set()
-    own = {int(each) for key, each in values.items() if key.endswith("error_code")}
-    return own.union(*(codes_in(each) for each in values.values()))
-
-
-async def prepared(world: World, case: Case) -> Names:
-    names = await world.make()
-    for step in case.before:
-        names = await step(world, names)
-    return names
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -80,8 +62,8 @@ async def prepared(world: World, case: Case) -> Names:
 async def test_without_one_permission_a_request_is_refused_and_with_exactly_all_it_is_served(
     world: World, case: Case
 ) -> None:
-    names = await prepared(world, case)
-    needs = case.rows()
+    names = await world.make(*case.before)
+    needs = case.rows
     for need in needs:
         allowed = [acl(case, names, other.rights[0]) for other in needs if other is not need]
         # Denied, because what another need allows may imply it.
@@ -92,19 +74,17 @@ async def test_without_one_permission_a_request_is_refused_and_with_exactly_all_
         before = world.state(with_offsets_topic=may_write)
         body, answer = await world.alice.ask(case.key, case.version, case.values(names))
         if need.effect is Effect.LEFT_OUT:
-            assert case.shown is not None
-            assert not case.shown(names, body, answer), f"{need} is not needed"
+            assert case.shows(names, body, answer) is False, f"{need} is not needed"
             continue
-        assert int(need.refusal) in codes_in(answer), f"{need} is not needed: {answer}"
+        assert need.refusal in found_in(answer, "error_code"), f"{need} is not needed: {answer}"
         after = world.state(with_offsets_topic=may_write)
         assert after == before, f"a request without {need} changed something"
-        if case.shown is not None:
-            assert not case.shown(names, body, answer), f"a request without {need} shows something"
+        assert not case.shows(names, body, answer), f"a request without {need} shows something"
         named = FIELDS.get(need.rights[-1].resource_type)
-        if named is not None and (case.hides_existence or named != "topic"):
+        if named is not None and ("tells-existence" not in case.words or named != "topic"):
             await assert_existence_is_hidden(world, case, names, named, body)
     for served, right in [(need, right) for need in needs for right in need.rights]:
-        names = await prepared(world, case)
+        names = await world.make(*case.before)
         others = [other.rights[0] for other in needs if other is not served]
         world.allow(*(acl(case, names, each) for each in [*others, right]))
         await assert_served(world, case, names)
@@ -116,12 +96,12 @@ async def test_without_one_permission_a_request_is_refused_and_with_exactly_all_
 async def assert_served(world: World, case: Case, names: Names) -> None:
     """With the ACLs that hold now the request is served, and shows all of its answer."""
     body, answer = await world.alice.ask(case.key, case.version, case.values(names))
-    refused = codes_in(answer) - {0, *map(int, case.tolerated)}
+    refused = set(found_in(answer, "error_code")) - case.tolerated
     assert not refused, f"with {world.allowed} the answer is {answer}"
-    if case.shown is not None:
-        assert case.shown(names, body, answer), f"with {world.allowed} the answer is {answer}"
+    assert case.shows(names, body, answer) is not False, f"with {world.allowed} the answer is {answer}"
 
 
+K = ApiKey
 FIELDS = {
     ResourceType.TOPIC: "topic",
     ResourceType.GROUP: "group",
@@ -131,9 +111,12 @@ FIELDS = {
 
 async def assert_existence_is_hidden(world: World, case: Case, names: Names, named: str, body: bytes) -> None:
     """The refusal of a topic, group or transactional id that does not exist has the same bytes."""
-    present = getattr(names, named)
+    present = names[named]
     nothing = f"{'x' * (len(present) - 4)}{present[-4:]}"
-    absent = names._replace(**{named: nothing})
+    absent = {
+        name: each.replace(present, nothing) if isinstance(each, str) else each
+        for name, each in names.items()
+    }
     world.allow(
         *(each._replace(resource_name=each.resource_name.replace(present, nothing)) for each in world.allowed)
     )
@@ -157,20 +140,22 @@ def test_every_need_of_every_served_api_is_in_the_matrix() -> None:
 async def test_a_user_who_may_only_write_to_a_topic_writes_into_no_transaction_of_others(
     world: World,
 ) -> None:
-    names = await world.begin(await world.make())
-    producer = Producer(*names.producer)
-    await world.admin.ask(K.PRODUCE, 9, produce(names, names.transaction, transactional_batch(producer)))
+    names = await world.make("begin")
+    producer = Producer(names["producer_id"], names["producer_epoch"])
+    plain, _, transactional = (case for case in CASES if case.key is K.PRODUCE)
+    batch = {"records": transactional_batch(producer)}
+    await world.admin.ask(K.PRODUCE, 9, transactional.values({**names, **batch}))
     write = Acl(
-        ResourceType.TOPIC, PatternType.LITERAL, names.topic, ALICE, "*", Operation.WRITE, Permission.ALLOW
+        ResourceType.TOPIC, PatternType.LITERAL, names["topic"], ALICE, "*", Operation.WRITE, Permission.ALLOW
     )
     world.allow(write)
-    forged = produce(names, None, transactional_batch(producer, 1))
+    forged = plain.values({**names, "records": transactional_batch(producer, 1)})
     for _ in range(2):
         _, answer = await world.alice.ask(K.PRODUCE, 9, forged)
-        assert codes_in(answer) == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-        _, answer = await world.alice.ask(K.PRODUCE, 9, produce(names))
+        assert found_in(answer, "error_code") == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+        _, answer = await world.alice.ask(K.PRODUCE, 9, plain.values(names))
     for _ in range(2):  # So that a stream begins.
-        await world.alice.ask(K.PRODUCE, 9, produce(names))
+        await world.alice.ask(K.PRODUCE, 9, plain.values(names))
     assert world.alice.stream is not None
     frame = request_frame(K.PRODUCE, 9, forged, 1)
     assert world.alice.stream.serve([memoryview(frame)[4:]], 0.0) is None
@@ -180,10 +165,9 @@ async def test_a_user_who_may_only_write_to_a_topic_writes_into_no_transaction_o
 @pytest.mark.asyncio(loop_scope="module")
 async def test_no_answer_about_a_topic_that_may_not_be_seen_waits_for_its_disk(world: World) -> None:
     names = await world.make()
-    ends = in_topics(partition_index=0, timestamp=-1)(names)
-    epochs = {"topics": [{"topic": names.topic, "partitions": [{"partition": 0, "leader_epoch": 0}]}]}
-    for key, version, values in ((K.LIST_OFFSETS, 7, ends), (K.OFFSET_FOR_LEADER_EPOCH, 4, epochs)):
+    for key in (K.LIST_OFFSETS, K.OFFSET_FOR_LEADER_EPOCH):
+        (case,) = (case for case in CASES if case.key is key)
         for client, waits in ((world.admin, True), (world.alice, False)):
-            await world.admin.ask(K.PRODUCE, 9, {**produce(names), "acks": 1})
-            await client.ask(key, version, values)
+            await world.admin.ask(K.PRODUCE, 9, {**CASES[0].values(names), "acks": 1})
+            await client.ask(key, case.version, case.values(names))
             assert client.has_waited is waits
