@@ -160,6 +160,6 @@ def _element(value: Any, field: Field, enums: Mapping[str, type[IntEnum]]) -> st
     if field.name in enums:
         kind = enums[field.name]
         return kind(value).name if value in set(kind) else str(value)
-    if isinstance(value, bytes):
-        value = value.decode() if len(value) < 40 else f"{len(value)} bytes"
+    if isinstance(value, bytes | memoryview):
+        value = bytes(value).decode() if len(value) < 40 else f"{len(value)} bytes"
     return str(value) if value != "" else '""'

@@ -45,9 +45,17 @@ class RawClient(Wire):
         self._writer.write(b"".join(frames))
         await self._writer.drain()
 
-    async def send_batch(self, batch: Batch, *, topic: str = "t", acks: int = -1) -> None:
-        request = ProduceRequest(None, acks, 30_000, [(topic, [(0, batch)])])
-        await self.send(ApiKey.PRODUCE, PRODUCE_VERSION, encode_produce_request(PRODUCE_VERSION, request))
+    async def send_batch(
+        self,
+        batch: Batch,
+        *,
+        topic: str = "t",
+        acks: int = -1,
+        transactional_id: str | None = None,
+        version: int = PRODUCE_VERSION,
+    ) -> None:
+        request = ProduceRequest(transactional_id, acks, 30_000, [(topic, [(0, batch)])])
+        await self.send(ApiKey.PRODUCE, version, encode_produce_request(version, request))
 
     def cut(self) -> None:
         """End the connection without a farewell, answers unread."""

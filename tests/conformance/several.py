@@ -35,7 +35,7 @@ _QUICK: Final = {"broker.session.timeout.ms": 2_000}
 _LEFT_OUT: Final[Mapping[str, str]] = {
     "over raw sockets to one broker, where a client would go to the leader": "cli_transactions "
     "largest_requests listeners refusals wire_bounds wire_groups wire_order wire_records wire_sasl "
-    "wire_semantics wire_transactions",
+    "wire_semantics",
     "of listeners that brokers could not use among each other": "sasl_tokens",
     "of what is inside one broker, its data folder or its disk": "cli_verify copies disk_faults holes losses "
     "lost_catalog memory_bound read_committed secrets startup",

@@ -9,8 +9,9 @@ import pytest
 from tests.conformance.commands import Type
 from tests.conformance.conftest import RunningBroker, broker_with
 from tests.conformance.raw import RawClient, connected
-from tests.conformance.test_wire_transactions import send_batch
+from tests.unit.broker.handlers.transactional import transactional_batch
 from tests.waiting import DEADLINE_SECONDS, wait_for
+from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -32,14 +33,10 @@ def prepared(broker: RunningBroker, name: str, *, is_prepared: bool = True) -> t
 
     async def run() -> tuple[int, int]:
         async with connected(broker.broker.port) as client:
-            await client.ask(
-                ApiKey.CREATE_TOPICS,
-                5,
-                {"topics": [{"name": "t", "num_partitions": 1, "replication_factor": 1}]},
-            )
+            await client.create_topic("t", 1)
             given = await begun(client, name, enable2_pc=is_prepared)
-            named = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
-            await send_batch(client, {**named, "transactional_id": name}, 0)
+            records = transactional_batch(Producer(given.producer_id, given.producer_epoch))
+            await client.send_batch(records, transactional_id=name, version=12)
             assert (await client.receive_result()).error_code == ErrorCode.NONE
             return given.producer_id, given.producer_epoch
 
