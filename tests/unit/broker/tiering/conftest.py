@@ -86,6 +86,40 @@ async def settle(asker: Asker) -> None:
     await services.maintenance.checkpoint()
 
 
+async def filled(
+    open_tiered: OpenTiered, count: int, *wrap: Any, is_settled: bool = True, **settings: Any
+) -> Asker:
+    """A broker with the topic `t` and so many records, of which most have left the disk if it is settled."""
+    asker: Asker = await open_tiered(*wrap, **settings)
+    await asker.create("t", 1, **TIERED)
+    await fill(asker, count)
+    if is_settled:
+        await settle(asker)
+    return asker
+
+
+async def reopened(open_tiered: OpenTiered, before: Asker | None = None) -> Asker:
+    """The broker again, settled; `before` is killed."""
+    if before is not None:
+        await before.services.close(clean=False)
+    asker: Asker = await open_tiered()
+    await settle(asker)
+    return asker
+
+
+async def delete_before(asker: Asker, offset: int) -> tuple[int, int]:
+    """Error code and low watermark of a DeleteRecords."""
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
+    answer = await asker.ask(ApiKey.DELETE_RECORDS, 2, topics=topics, timeout_ms=60_000)
+    deleted = answer.topics[0].partitions[0]
+    return deleted.error_code, deleted.low_watermark
+
+
+def named_in(manifest: Manifest) -> set[str]:
+    """The names of its objects."""
+    return {each.name + suffix for each in manifest.segments for suffix in (".log", ".indexes")}
+
+
 def manifest_of(asker: Asker, topic: str = "t") -> Manifest:
     manifest: Manifest = asker.replica(topic).log.remote.manifest  # type: ignore[union-attr]
     return manifest

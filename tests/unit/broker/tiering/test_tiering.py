@@ -19,12 +19,16 @@ from tests.unit.broker.storage.support import batch
 from tests.unit.broker.tiering.conftest import (
     TIERED,
     OpenTiered,
+    delete_before,
     fetched,
     fill,
+    filled,
     listed,
     manifest_of,
+    named_in,
     objects_in,
     read_all,
+    reopened,
     settle,
 )
 from tests.waiting import DEADLINE_SECONDS, until
@@ -74,10 +78,7 @@ class KilledStore:
 async def test_what_was_copied_leaves_the_disk_and_is_read_from_remote_storage(
     open_tiered: OpenTiered, tmp_path: Path
 ) -> None:
-    asker = await open_tiered()
-    await asker.create("t", **TIERED)
-    await fill(asker, 20)
-    await settle(asker)
+    asker = await filled(open_tiered, 20)
     log, manifest = asker.replica("t").log, manifest_of(asker)
     assert log.start_offset > 10
     assert manifest.end_offset >= log.start_offset
@@ -90,10 +91,7 @@ async def test_what_was_copied_leaves_the_disk_and_is_read_from_remote_storage(
 
 
 async def test_the_console_reads_remote_records_and_shows_their_size(open_tiered: OpenTiered) -> None:
-    asker = await open_tiered()
-    await asker.create("t", **TIERED)
-    await fill(asker, 20)
-    await settle(asker)
+    asker = await filled(open_tiered, 20)
     page = await Records(asker.services).page("t", {0: None}, Place(0), 20, Reading())
     assert [row["offset"] for row in page["rows"]] == list(range(20))
     assert page["positions"] == [{"partition": 0, "offset": 20, "start_offset": 0, "end_offset": 20}]
@@ -145,21 +143,16 @@ async def test_a_kill_at_any_change_of_the_store_loses_nothing_and_leaves_nothin
         with suppress(Killed):
             await settle(asker)
         await asker.services.close(clean=False)
-    asker = await open_tiered()
-    await settle(asker)
+    asker = await reopened(open_tiered)
     assert await read_all(asker, 0) == list(range(count))
-    named = {each.name + suffix for each in manifest_of(asker).segments for suffix in (".log", ".indexes")}
-    assert objects_in(tmp_path / "remote") == named
+    assert objects_in(tmp_path / "remote") == named_in(manifest_of(asker))
 
 
 async def test_nothing_leaves_the_disk_while_the_store_fails_and_all_else_works(
     open_tiered: OpenTiered,
 ) -> None:
     is_failing = True
-    asker = await open_tiered(lambda store: Switched(store, lambda: is_failing))
-    await asker.create("t", **TIERED)
-    await fill(asker, 10)
-    await settle(asker)
+    asker = await filled(open_tiered, 10, lambda store: Switched(store, lambda: is_failing))
     assert asker.replica("t").log.start_offset == 0
     assert await read_all(asker, 0) == list(range(10))
     assert asker.services.metrics.remote.copy_errors
@@ -247,32 +240,20 @@ async def test_a_store_that_hangs_ends_a_visit_of_old_records_only(
 async def test_what_delete_records_deletes_leaves_remote_storage_first(
     open_tiered: OpenTiered, tmp_path: Path
 ) -> None:
-    asker = await open_tiered()
-    await asker.create("t", **TIERED)
-    await fill(asker, 20)
-    await settle(asker)
+    asker = await filled(open_tiered, 20)
     for offset in (5, 17):
-        topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
-        answer = await asker.ask(ApiKey.DELETE_RECORDS, 2, topics=topics, timeout_ms=60_000)
-        deleted = answer.topics[0].partitions[0]
-        assert (deleted.error_code, deleted.low_watermark) == (0, offset)
-        await asker.services.close(clean=False)
-        asker = await open_tiered()
-        await settle(asker)
+        assert await delete_before(asker, offset) == (0, offset)
+        asker = await reopened(open_tiered, asker)
         assert (await listed(asker, -2)).offset == offset
         assert (await fetched(asker, offset - 1)).code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert await read_all(asker, offset) == list(range(offset, 20))
-    named = {each.name + suffix for each in manifest_of(asker).segments for suffix in (".log", ".indexes")}
-    assert objects_in(tmp_path / "remote") == named
+    assert objects_in(tmp_path / "remote") == named_in(manifest_of(asker))
 
 
 async def test_a_forged_manifest_deletes_nothing_outside_the_store_and_nothing_local(
     open_tiered: OpenTiered, tmp_path: Path
 ) -> None:
-    asker = await open_tiered()
-    await asker.create("t", **TIERED)
-    await fill(asker, 20)
-    await settle(asker)
+    asker = await filled(open_tiered, 20)
     manifest = manifest_of(asker)
     objects = PartitionObjects(open_store(f"file://{tmp_path}/remote"), manifest.topic_id, 0)
     await asker.services.close()
@@ -285,34 +266,28 @@ async def test_a_forged_manifest_deletes_nothing_outside_the_store_and_nothing_l
     forged = manifest.next(segments=(first, *manifest.segments[1:]))
     objects.store.put(objects.path(manifest_name(forged.number)), [encode(forged)])
     with capture_logs() as events:
-        asker = await open_tiered()
-        await settle(asker)
-        topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 5}]}]
-        await asker.ask(ApiKey.DELETE_RECORDS, 2, topics=topics, timeout_ms=1_000)
+        asker = await reopened(open_tiered)
+        await delete_before(asker, 5)
     assert [victim.read_bytes() for victim in victims] == [b"kept"] * 2
     (told, *_) = [each for each in events if each["event"] == "remote_storage_failed"]
     assert "manifest-" in told["error"]
     await asker.services.close()
     objects.store.delete([objects.path(manifest_name(forged.number))])
-    asker = await open_tiered()
-    await settle(asker)
+    asker = await reopened(open_tiered)
     assert await read_all(asker, 0) == list(range(20))
 
 
 async def test_a_manifest_without_segments_beyond_the_local_log_deletes_no_local_record(
     open_tiered: OpenTiered, tmp_path: Path
 ) -> None:
-    asker = await open_tiered()
-    await asker.create("t", **TIERED)
-    await fill(asker, 10)
+    asker = await filled(open_tiered, 10, is_settled=False)
     topic_id = asker.replica("t").topic_id
     await asker.services.close()
     objects = PartitionObjects(open_store(f"file://{tmp_path}/remote"), topic_id, 0)
     found = objects.load()
     assert found is not None
     objects.commit(found.next(start_offset=1_000, end_offset=1_000, epochs=((0, 0),)))
-    asker = await open_tiered()
-    await settle(asker)
+    asker = await reopened(open_tiered)
     assert await read_all(asker, 0) == list(range(10))
 
 
@@ -328,8 +303,7 @@ async def test_retention_deletes_in_remote_storage(open_tiered: OpenTiered, tmp_
     start = (await listed(asker, -2)).offset
     assert 8 <= start <= 10
     assert await read_all(asker, start) == list(range(start, 20))
-    named = {each.name + suffix for each in manifest_of(asker).segments for suffix in (".log", ".indexes")}
-    assert objects_in(tmp_path / "remote") == named
+    assert objects_in(tmp_path / "remote") == named_in(manifest_of(asker))
 
 
 async def test_a_deleted_topic_leaves_remote_storage_also_after_a_kill(
@@ -382,10 +356,7 @@ async def test_a_compacted_topic_is_refused_and_a_tiered_one_is_not_simply_disab
 async def test_a_leader_that_followed_while_the_remote_records_were_given_up_copies_again(
     open_tiered: OpenTiered, tmp_path: Path
 ) -> None:
-    asker = await open_tiered()
-    await asker.create("t", **TIERED)
-    await fill(asker, 10)
-    await settle(asker)
+    asker = await filled(open_tiered, 10)
     replica, topics = asker.replica("t"), asker.services.topics
     assigned = asker.services.catalog.topic("t").partitions[0]
     replica.follow(assigned.leader_epoch + 1, 2)
@@ -433,10 +404,7 @@ async def test_aborted_transactions_are_known_of_remote_segments(open_tiered: Op
 async def test_log_verify_finds_what_is_wrong_in_remote_storage(
     open_tiered: OpenTiered, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asker = await open_tiered()
-    await asker.create("t", **TIERED)
-    await fill(asker, 20)
-    await settle(asker)
+    asker = await filled(open_tiered, 20)
     manifest = manifest_of(asker)
     count = len(manifest.segments)
     await asker.services.close()
@@ -486,27 +454,19 @@ async def test_a_copy_counts_only_if_its_objects_and_records_are_still_there(
     look = asyncio.ensure_future(asker.services.tiering.look())
     await until(held.is_reached.is_set)
 
-    async def delete_before(offset: int) -> Any:
-        topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
-        answer = await asker.ask(ApiKey.DELETE_RECORDS, 2, topics=topics, timeout_ms=60_000)
-        return answer.topics[0].partitions[0].error_code
-
     if is_failing:
-        assert await delete_before(0) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await delete_before(asker, 0))[0] == ErrorCode.KAFKA_STORAGE_ERROR
         fails = False
     start = 0 if is_failing else 9
-    assert await delete_before(start) == 0
+    assert (await delete_before(asker, start))[0] == 0
     held.may_go_on.set()
     await look
     await settle(asker)
     assert await read_all(asker, start) == list(range(start, 10))
-    await asker.services.close(clean=False)
-    asker = await open_tiered()
-    await settle(asker)
+    asker = await reopened(open_tiered, asker)
     assert (await listed(asker, -2)).offset == start
     assert await read_all(asker, start) == list(range(start, 10))
-    named = {each.name + suffix for each in manifest_of(asker).segments for suffix in (".log", ".indexes")}
-    assert objects_in(tmp_path / "remote") == named
+    assert objects_in(tmp_path / "remote") == named_in(manifest_of(asker))
 
 
 async def test_a_manifest_that_arrives_late_names_nothing_that_was_deleted(open_tiered: OpenTiered) -> None:
@@ -526,9 +486,7 @@ async def test_a_manifest_that_arrives_late_names_nothing_that_was_deleted(open_
             if late and any(name.endswith(".log") for name in names):
                 arrived.append(self._store.put_new(*late.pop()))
 
-    asker = await open_tiered(lambda store: LateStore(store, lambda: False))
-    await asker.create("t", **TIERED)
-    await fill(asker, 10)
+    asker = await filled(open_tiered, 10, lambda store: LateStore(store, lambda: False), is_settled=False)
     for _ in range(3):
         await settle(asker)
     assert len(arrived) == 1
@@ -554,9 +512,7 @@ async def test_where_nothing_more_is_copied_retention_deletes_local_segments(ope
     await topics.change_configs("t", lambda configs: {**configs, "remote.log.copy.disable": "false"})
     await fill(asker, 10, first=22, timestamp_ms=asker.clock.now_ms)
     await settle(asker)
-    await asker.services.close(clean=False)
-    asker = await open_tiered()
-    await settle(asker)
+    asker = await reopened(open_tiered, asker)
     assert asker.replica("t").log.start_offset > 25
     assert await read_all(asker, start) == list(range(start, 32))
 
@@ -564,15 +520,11 @@ async def test_where_nothing_more_is_copied_retention_deletes_local_segments(ope
 async def test_a_store_is_left_as_it_is_where_the_folder_of_the_partition_was_lost(
     open_tiered: OpenTiered, tmp_path: Path
 ) -> None:
-    asker = await open_tiered()
-    await asker.create("t", **TIERED)
-    await fill(asker, 10)
-    await settle(asker)
+    asker = await filled(open_tiered, 10)
     await asker.services.close()
     objects = objects_in(tmp_path / "remote")
     rmtree(tmp_path / "data" / "t-0")
-    asker = await open_tiered()
-    await settle(asker)
+    asker = await reopened(open_tiered)
     await fill(asker, 10, first=20, timestamp_ms=NOW_MS + 5)
     await settle(asker)
     assert asker.services.metrics.remote.copy_errors
@@ -604,16 +556,13 @@ async def test_another_url_is_refused_for_the_partitions_whose_records_were_copi
     assert asker.replica("u").log.start_offset > 5
     assert not list((tmp_path / "other").glob(f"{asker.replica('t').topic_id}/*"))
     await asker.services.close()
-    asker = await open_tiered()
-    await settle(asker)
+    asker = await reopened(open_tiered)
     assert await read_all(asker, 0) == list(range(20))
 
 
 async def test_a_new_leader_claims_before_another_segment_is_copied(open_tiered: OpenTiered) -> None:
     held = HeldStore()
-    asker = await open_tiered(held.around)
-    await asker.create("t", **TIERED)
-    await fill(asker, 10)
+    asker = await filled(open_tiered, 10, held.around, is_settled=False)
     look = asyncio.ensure_future(asker.services.tiering.look())
     await until(held.is_reached.is_set)
     await asker.create("u", **TIERED)
@@ -627,9 +576,7 @@ async def test_a_new_leader_claims_before_another_segment_is_copied(open_tiered:
 
 async def test_a_stop_ends_a_copy(open_tiered: OpenTiered, tmp_path: Path) -> None:
     held = HeldStore()
-    asker = await open_tiered(held.around)
-    await asker.create("t", **TIERED)
-    await fill(asker, 10)
+    asker = await filled(open_tiered, 10, held.around, is_settled=False)
     look = asyncio.ensure_future(asker.services.tiering.look())
     await until(held.is_reached.is_set)
     close = asyncio.ensure_future(asker.services.close())
@@ -638,8 +585,7 @@ async def test_a_stop_ends_a_copy(open_tiered: OpenTiered, tmp_path: Path) -> No
     await look
     await close
     assert not [name for name in objects_in(tmp_path / "remote") if name.endswith(".log")]
-    asker = await open_tiered()
-    await settle(asker)
+    asker = await reopened(open_tiered)
     assert asker.replica("t").log.start_offset > 5
     assert await read_all(asker, 0) == list(range(10))
 
