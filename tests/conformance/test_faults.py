@@ -249,16 +249,6 @@ async def test_an_id_that_was_never_issued_cannot_be_moved(site: Site) -> None:
     assert "never issued" in answer["error"]
 
 
-async def test_an_order_that_cannot_be_is_refused_with_the_reason(site: Site) -> None:
-    for values, word in (
-        ({"fault": "explode"}, "drop, delay"),
-        ({"fault": "forget", "topic": "t"}, "producer_id"),
-    ):
-        status, answer = await site.ask("POST", **values)
-        assert status == 400
-        assert word in answer["error"]
-
-
 async def test_a_web_page_cannot_order_faults(site: Site) -> None:
     async with site.http.post(site.url, data='{"fault": "drop"}') as answer:
         assert answer.status == 400

@@ -223,20 +223,3 @@ async def test_no_path_of_a_broker_without_security_answers_by_a_name_that_is_no
         for host in ("rebound.example", ""):
             answer = await visitor.ask("GET", "/healthz", headers={"Host": host})
             assert answer.status == 200
-
-
-@pytest.mark.parametrize("has_security", [True, False])
-async def test_no_page_of_another_site_orders_a_fault(tmp_path: Path, has_security: bool) -> None:
-    """Also where a browser sends along the password that it knows."""
-    settings = {} if has_security else {"listeners": "PLAINTEXT://127.0.0.1:0"}
-    login = b64encode(f"alice:{PASSWORD}".encode()).decode()
-    headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
-    order = json.dumps({"fault": "error", "api": "fetch", "error": "NOT_LEADER_OR_FOLLOWER"}).encode()
-    async with secured(tmp_path, **settings) as broker:
-        visitor = Visitor(broker, headers)
-        for page in ({"Origin": "https://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}):
-            for method in ("POST", "DELETE"):
-                answer = await visitor.ask(method, "/faults", headers=page, data=order)
-                assert (answer.status, "another site" in answer.text) == (403, True)
-        assert (await visitor.get("/faults")).json["faults"] == []
-        assert (await visitor.ask("POST", "/faults", data=order)).status == 201

@@ -12,7 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource as AiokafkaResource
 from aiokafka.admin.config_resource import ConfigResourceType as AiokafkaResourceType
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as KafkaPythonResource
 
 from tests.conformance.commands import Type, typist
@@ -206,14 +206,3 @@ async def test_records_that_are_older_than_retention_are_named_before_and_when_t
         (event,) = broker.events("old_records_expired")
         assert (event["level"], event["topic"], event["records"]) == ("warning", "flights", 3)
         assert event["latest_timestamp_ms"] == flight.timestamp
-
-
-def test_acks_all_needs_no_more_replicas_than_a_partition_has(broker: RunningBroker) -> None:
-    create(broker, "two-copies", {"min.insync.replicas": "2"})
-    producer = KafkaProducer(
-        bootstrap_servers=broker.address, acks="all", retries=0, enable_idempotence=False
-    )
-    try:
-        assert producer.send("two-copies", b"v").get(DEADLINE_SECONDS).offset == 0
-    finally:
-        producer.close()

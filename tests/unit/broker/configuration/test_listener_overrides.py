@@ -4,7 +4,6 @@ from pathlib import Path
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
-from tidelog.broker.configuration.sasl_settings import MECHANISMS
 
 TWO = {
     "listeners": "SASL_SSL://:9092,IN-SIDE.1://:29092",
@@ -15,20 +14,6 @@ TWO = {
 def test_a_listener_without_own_settings_has_those_of_the_broker() -> None:
     config = BrokerConfig.load({**TWO, "ssl.enabled.protocols": "TLSv1.3"})
     assert config.of_listener("SASL_SSL") is config
-
-
-def test_a_setting_of_one_mechanism_holds_for_it_alone() -> None:
-    prefix = "listener.name.sasl_ssl."
-    given = {
-        f"{prefix}connections.max.reauth.ms": 100,
-        f"{prefix}scram-sha-256.connections.max.reauth.ms": 200,
-        f"{prefix}oauthbearer.sasl.oauthbearer.expected.issuer": "https://issuer",
-    }
-    config = BrokerConfig.load({**TWO, **given})
-    times = {name: config.of_listener("SASL_SSL", name).connections_max_reauth_ms for name in MECHANISMS}
-    assert times == {"PLAIN": 100, "SCRAM-SHA-256": 200, "SCRAM-SHA-512": 100, "OAUTHBEARER": 100}
-    assert config.of_listener("SASL_SSL", "OAUTHBEARER").sasl_oauthbearer_expected_issuer == "https://issuer"
-    assert config.of_listener("IN-SIDE.1", "OAUTHBEARER") is config
 
 
 def test_it_is_listed_and_described_and_a_secret_is_neither(tmp_path: Path) -> None:

@@ -1,11 +1,8 @@
 """What operators ask of a cluster is answered as one broker can, and nothing that needs two is promised."""
 
-from typing import Any
-
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, make_batch
-from tidelog.broker.features import FINALIZED_FEATURES
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -54,16 +51,3 @@ async def test_a_replica_moves_to_no_other_folder(asker: Asker, version: int) ->
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await codes(folder.log_dir) == [0, 0, ErrorCode.KAFKA_STORAGE_ERROR, 0, too_long, unknown]
     assert await codes(f"{folder.log_dir}-2") == [absent, absent, absent, absent, too_long, absent]
-
-
-@pytest.mark.parametrize("version", range(3))
-async def test_no_feature_has_a_version_to_choose(asker: Asker, version: int) -> None:
-    updates: list[dict[str, Any]] = [{"feature": "metadata.version", "max_version_level": 7}] * 2
-    for refused in (updates, [{"feature": "no.such.feature", "max_version_level": 1}]):
-        answer = await asker.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=refused)
-        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert not answer.results
-    in_force = [{"feature": name, "max_version_level": level} for name, level in FINALIZED_FEATURES.items()]
-    for accepted in ([], in_force):
-        answer = await asker.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=accepted)
-        assert {answer.error_code, *(held.error_code for held in answer.results)} == {ErrorCode.NONE}

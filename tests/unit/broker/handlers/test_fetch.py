@@ -18,7 +18,6 @@ from tidelog.broker.storage.log_types import Read, ReadResult
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (
     FIRST_BY_ID,
-    FetchPartition,
     FetchPartitionResult,
     FetchRequest,
     FetchResponse,
@@ -213,21 +212,6 @@ async def test_cold_pages_are_read_in_a_thread(asker: Asker, monkeypatch: pytest
 async def test_a_fetch_of_nothing_is_answered_at_once(asker: Asker) -> None:
     answer = await fetch(asker, fetch_request(max_wait_ms=LONG_MS))
     assert (answer.error_code, answer.topics) == (0, [])
-
-
-async def test_incremental_responses_name_only_what_changed(asker: Asker) -> None:
-    await filled(asker, 1, partitions=2)
-    first = await fetch(asker, fetch_request(("t", 0, 0), ("t", 1, 0), session_epoch=0))
-    assert first.session_id != 0
-    at_end = [("t", [FetchPartition(index, -1, 1, -1, -1, 1 << 20) for index in (0, 1)])]
-    held = first.session_id
-    second = await fetch(asker, FetchRequest(-1, 0, 1, 1 << 20, 0, held, 1, at_end))
-    assert (second.error_code, second.session_id, second.topics) == (0, held, [])
-    await asker.produce("t", make_batch(b"new"), partition=1)
-    third = await fetch(asker, FetchRequest(-1, 0, 1, 1 << 20, 0, held, 2, ()))
-    assert [(topic, [result.partition_index for result in results]) for topic, results in third.topics] == [
-        ("t", [1])
-    ]
 
 
 async def test_while_memory_is_short_an_answer_brings_a_share_at_most_and_one_batch_at_least(

@@ -9,16 +9,8 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.handlers.conftest import Asker
 from tests.waiting import until
-from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
-
-UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def versions(key: ApiKey) -> Any:
-    served = SERVED_APIS[key]
-    return pytest.mark.parametrize("version", range(served.first, served.last + 1))
 
 
 async def join(asker: Asker, version: int = 5, group_id: str = "g", member_id: str = "", **more: Any) -> Any:
@@ -68,26 +60,6 @@ async def test_without_time_to_join_a_member_has_its_session_timeout(asker: Aske
     machine = asker.services.groups._shards.of("g").machine
     assert machine.groups.classic._groups["g"].rebalance_timeout_ms == 10_000
     assert (await sync(asker, answer)).error_code == ErrorCode.NONE
-
-
-@versions(ApiKey.HEARTBEAT)
-async def test_heartbeats_tell_who_is_a_member(asker: Asker, version: int) -> None:
-    answer = await joined(asker)
-
-    async def beat(member_id: str, generation: int) -> int:
-        beaten = await asker.ask(
-            ApiKey.HEARTBEAT, version, group_id="g", member_id=member_id, generation_id=generation
-        )
-        code: int = beaten.error_code
-        return code
-
-    assert await beat(answer.member_id, 1) == 0
-    assert await beat(answer.member_id, 2) == ErrorCode.ILLEGAL_GENERATION
-    assert await beat("nobody", 1) == UNKNOWN
-    joining = asyncio.ensure_future(join(asker, 3))
-    await until(lambda: is_parked(asker))
-    assert await beat(answer.member_id, 1) == ErrorCode.REBALANCE_IN_PROGRESS
-    joining.cancel()
 
 
 async def test_more_members_than_one_step_leaves_are_each_answered(asker: Asker) -> None:

@@ -32,31 +32,6 @@ async def altered(
     return {result.user: result.error_code for result in answer.results}
 
 
-async def described(asker: Asker, *names: str) -> dict[str, Any]:
-    asked = [{"name": name} for name in names] if names else None
-    answer = await asker.ask(DESCRIBE, 0, users=asked)
-    return {
-        result.user: result.error_code
-        or {info.mechanism: info.iterations for info in result.credential_infos}
-        for result in answer.results
-    }
-
-
-async def test_a_user_has_the_credentials_that_were_set_last_until_they_are_deleted(asker: Asker) -> None:
-    made = await altered(
-        asker, upsertion("alice"), upsertion("alice", mechanism=SHA_512, iterations=8192), upsertion("bob")
-    )
-    assert made == {"alice": 0, "bob": 0}
-    assert await described(asker) == {"alice": {1: 4096, 2: 8192}, "bob": {1: 4096}}
-    assert await altered(asker, upsertion("bob", "other"), delete=(("alice", 1),)) == {"alice": 0, "bob": 0}
-    assert await described(asker, "alice", "bob") == {"alice": {2: 8192}, "bob": {1: 4096}}
-    assert await asker.services.users.verify_password("bob", "other")
-    assert not await asker.services.users.verify_password("bob", "secret")
-    assert await altered(asker, delete=(("alice", 2),)) == {"alice": 0}
-    assert await described(asker) == {"bob": {1: 4096}}
-    assert await described(asker, "alice") == {"alice": ErrorCode.RESOURCE_NOT_FOUND}
-
-
 async def test_a_password_is_checked_against_the_strongest_mechanism_and_an_unknown_user_has_none(
     asker: Asker,
 ) -> None:

@@ -214,15 +214,6 @@ def produced(*codes: int) -> list[tuple[str, list[ProducePartitionResult]]]:
     return [("t", [ProducePartitionResult(index, code, 10 * index) for index, code in enumerate(codes)])]
 
 
-def test_each_partition_of_a_produce_counts_its_own_error() -> None:
-    bench = Bench({ApiKey.PRODUCE: lambda context, request: produced(0, 45, 0)})
-    answer = bench.send(produce_frame(9, [("t", [(0, b"x"), (1, b"x"), (2, b"x")])]))
-    _, body = body_in(ApiKey.PRODUCE, 9, answer)
-    assert [result.error_code for result in decode_produce_response(9, body).topics[0][1]] == [0, 45, 0]
-    assert value(bench.metrics, ERRORS, request="Produce", error="NONE") == 2
-    assert value(bench.metrics, ERRORS, request="Produce", error="OUT_OF_ORDER_SEQUENCE_NUMBER") == 1
-
-
 def test_acks_0_has_no_answer_and_counts() -> None:
     bench = Bench({ApiKey.PRODUCE: lambda context, request: None})
     assert b"".join(bench.send(produce_frame(9, [("t", [(0, b"x")])], acks=0))) == b""

@@ -111,8 +111,10 @@ class LogSite:
         return self._stored(data, {}, is_transactional)
 
     def marker(self, producer: str, outcome: str, coordinator: str = "0") -> str:
+        """`commit`, `abort`, or the bytes of a key of another kind."""
         producer_id, epoch = map(int, producer.split(":"))
-        data = marker(producer_id, epoch, int(coordinator), commits=outcome == "commit")
+        key = b"" if outcome in ("commit", "abort") else bytes.fromhex(outcome)
+        data = marker(producer_id, epoch, int(coordinator), commits=outcome == "commit", key=key)
         return self._stored(data, {"by": "coordinator"})
 
     def offsets_of(self, producer: str) -> str:
@@ -140,6 +142,15 @@ class LogSite:
 
     def delete_before(self, offset: str) -> str:
         return str(self.log.delete_records_before(int(offset)))
+
+    def committed(self, end: str = "") -> None:
+        """What all replicas have."""
+        self.log.committed_end = int(end) if end else None
+
+    def sizes(self) -> str:
+        """Of the log, and of the segments that left it since."""
+        left = sum(each.stat().st_size for each in self.log.take_deleted_files() if ".log." in each.name)
+        return f"{self.log.size_bytes} bytes, {left} left"
 
     def retention(self, at: str) -> str:
         """Where the log begins, or 0 if nothing is deleted; its files leave with a checkpoint."""
@@ -171,8 +182,9 @@ class LogSite:
         self.log.close(clean=False)
 
     def start(self, how: str = "clean", saved_start: str = "") -> str:
-        """Perhaps with a start that was saved. What a recovery says."""
-        point = self.log.end_offset if how == "clean" else self.log.recovery_point
+        """`clean`, `killed` or, with a recovery point that the log does not reach, `lost`; perhaps with a start
+        that was saved. What a recovery says."""
+        point = {"clean": self.log.end_offset, "killed": self.log.recovery_point, "lost": 1_000_000}[how]
         self.log = open_log(
             self.folder,
             config=self.config,
@@ -191,6 +203,10 @@ class LogSite:
         told += [_short(each).replace(str(self.folder), "<folder>") for each in found.file_problems]
         told += [f"hole {hole.first_offset}..{hole.end_offset - 1}" for hole in self.log.holes]
         return "; ".join(told)
+
+    def read_back(self) -> str:
+        found = self.log.recovery
+        return f"{found.scanned_bytes} bytes, {found.replayed_batches} batches"
 
     def remove(self, pattern: str) -> None:
         for path in self.folder.glob(pattern):

@@ -1,7 +1,6 @@
 """Who appends: a coordinator's batch is checked for its epochs alone, and changes producers as a marker."""
 
 from pathlib import Path
-from struct import pack
 
 import pytest
 
@@ -24,38 +23,6 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder
 
 PRODUCER = 7
-
-
-@pytest.mark.parametrize(
-    ("refused", "code"),
-    [
-        (marker(PRODUCER, 3, 9), ErrorCode.INVALID_PRODUCER_EPOCH),
-        (marker(PRODUCER, 4, 8), ErrorCode.TRANSACTION_COORDINATOR_FENCED),
-        (marker(PRODUCER, 5, 8), ErrorCode.TRANSACTION_COORDINATOR_FENCED),
-        (marker(PRODUCER, 4, 9, key=b"\0"), ErrorCode.INVALID_RECORD),
-        (marker(PRODUCER, 4, 9, key=pack(">hh", 0, 2)), ErrorCode.INVALID_RECORD),
-        (marker(-1), ErrorCode.INVALID_RECORD),
-        (batch(PRODUCER, 4, 1), ErrorCode.INVALID_RECORD),
-    ],
-    ids=[
-        "epoch",
-        "coordinator",
-        "newer-epoch",
-        "no-kind",
-        "unknown-kind",
-        "no-producer",
-        "plain-of-producer",
-    ],
-)
-def test_what_a_coordinator_may_not_write_changes_nothing(
-    tmp_path: Path, refused: bytes, code: ErrorCode
-) -> None:
-    log = open_log(tmp_path)
-    append(log, batch(PRODUCER, 4, 0))
-    append_own(log, marker(PRODUCER, 4, 9))
-    before = state(log), log.end_offset, log.size_bytes
-    assert outcome(append_own, log, refused) is code
-    assert (state(log), log.end_offset, log.size_bytes) == before
 
 
 def test_a_marker_that_a_truncation_took_is_forgotten(tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from tests.unit.broker.storage.support import (
 )
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog, Read
-from tidelog.broker.storage.snapshot import snapshots
-from tidelog.protocol.errors import ApiError
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 
@@ -46,19 +44,6 @@ def crash(log: PartitionLog) -> int:
 
 def index_bytes(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*index"))}
-
-
-def test_a_clean_restart_reads_no_more_than_the_tail_and_keeps_the_window(tmp_path: Path) -> None:
-    log = written(tmp_path)
-    before = state(log)
-    assert log.close(clean=True)
-    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
-    assert again.recovery.replayed_batches == 0
-    assert again.recovery.scanned_bytes <= 500
-    assert state(again) == before
-    for number in range(35, 40):
-        assert append(again, batch(1, 0, number, timestamp=NOW_MS + number)).base_offset == number
-    assert again.end_offset == 40
 
 
 def test_a_clean_restart_remembers_when_each_producer_last_wrote(tmp_path: Path) -> None:
@@ -151,19 +136,6 @@ def test_valid_batches_behind_a_damaged_one_are_kept_aside(tmp_path: Path) -> No
     assert (tmp_path / (path.name + ".damaged")).read_bytes() == bytes(data[one:])
 
 
-def test_segments_behind_the_first_bad_batch_leave_the_log(tmp_path: Path) -> None:
-    crash(written(tmp_path, 40))
-    first, second = sorted(tmp_path.glob("*.log"))[:2]
-    with first.open("r+b") as file:
-        file.truncate(first.stat().st_size - 1)
-    log = open_log(tmp_path, config=SMALL)
-    assert log.segment_count == 1
-    assert log.end_offset == int(second.stem) - 1
-    assert len(log.recovery.deleted_segments) == 3
-    assert log.recovery.is_damaged
-    assert sequences(log) == [(number, 1, 0, number) for number in range(log.end_offset)]
-
-
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "odd", "short", "zeroed"])
@@ -234,27 +206,6 @@ def test_every_flipped_bit_in_an_index_leaves_look_ups_exact(tmp_path: Path) -> 
         path.write_bytes(original)
 
 
-def test_a_damaged_snapshot_is_set_aside_and_the_older_one_gives_the_same_state(tmp_path: Path) -> None:
-    log = written(tmp_path, 40, checkpoint_at=30)
-    before = state(log)
-    log.close(clean=True)
-    offsets = [name.offset for name in snapshots(FaultyDisk(), tmp_path)]
-    assert len(offsets) == 2
-    newest = tmp_path / f"{offsets[-1]:020d}.snapshot"
-    for position in (0, 5, 20, 100, newest.stat().st_size - 1):
-        original = newest.read_bytes()
-        data = bytearray(original)
-        data[position] ^= 4
-        newest.write_bytes(data)
-        again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
-        assert state(again) == before
-        assert again.recovery.snapshot_offset == offsets[0]
-        (problem,) = again.recovery.corrupt_snapshots
-        assert problem.startswith(newest.name + ".corrupt")
-        again.close(clean=False)
-        newest.write_bytes(original)
-
-
 def test_a_snapshot_that_knows_more_than_the_log_is_thrown_away(tmp_path: Path) -> None:
     log = written(tmp_path, 40, checkpoint_at=20)
     log.take_snapshot()
@@ -282,31 +233,6 @@ def test_a_log_that_is_read_again_for_an_older_snapshot_keeps_the_records_of_all
         file.truncate(last.stat().st_size - 1)
     again = open_log(tmp_path, config=SMALL)
     assert again.end_offset == 39
-
-
-@pytest.mark.parametrize("has_index", [True, False])
-def test_damage_in_a_closed_segment_is_reported_and_refused_but_the_rest_is_served(
-    tmp_path: Path, has_index: bool
-) -> None:
-    log = written(tmp_path, 40)
-    log.close(clean=True)
-    path = tmp_path / f"{0:020d}.log"
-    data = bytearray(path.read_bytes())
-    one = len(batch(1, 0, 0))
-    data[4 * one + 8] ^= 0x40
-    path.write_bytes(data)
-    if not has_index:
-        path.with_suffix(".index").unlink()
-    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
-    assert again.recovery.is_damaged is not has_index
-    for max_bytes in (1 << 20, 1 << 20, 5 * one, 4 * one):
-        assert again.read(Read(0, max_bytes, 40)).next_offset == 4
-        assert again.read(Read(3, max_bytes, 40)).next_offset == 4
-    assert again.read(Read(0, 3 * one, 40)).next_offset == 3
-    for offset in (4, 5):
-        with pytest.raises(ApiError):
-            again.read(Read(offset, 100, 40))
-    assert again.read(Read(20, 1, 40)).next_offset == 21
 
 
 def test_a_first_batch_that_is_damaged_takes_no_log_offline_and_keeps_no_segment_from_retention(
@@ -354,19 +280,3 @@ def test_what_is_kept_of_a_damaged_log_never_comes_into_memory_as_a_whole(tmp_pa
     assert (tmp_path / f"{first.name}.damaged").read_bytes() == damaged
     assert (tmp_path / f"{second.name}.damaged").read_bytes() == dropped
     assert disk.largest < 1_200_000
-
-
-@pytest.mark.parametrize("is_clean", [True, False])
-def test_a_saved_start_behind_the_end_hides_no_record_unless_the_end_is_lost(
-    tmp_path: Path, is_clean: bool
-) -> None:
-    written(tmp_path).close(clean=True)
-    damaged = open_log(tmp_path, config=SMALL, clean=is_clean, recovery_point=40, start_offset=1700)
-    assert (damaged.start_offset, damaged.end_offset) == (0, 40)
-    assert [each.split(";")[0] for each in damaged.recovery.file_problems] == [
-        "the saved log start 1700 is after the log's end 40"
-    ]
-    damaged.close(clean=False)
-    lost = open_log(tmp_path, config=SMALL, clean=is_clean, recovery_point=1800, start_offset=1700)
-    assert (lost.start_offset, lost.end_offset) == (40, 40)
-    assert lost.recovery.below_recovery_point

@@ -22,31 +22,6 @@ def filled(folder: Path, config: LogConfig, count: int = 60) -> PartitionLog:
     return log
 
 
-def test_retention_by_size_keeps_at_least_what_it_must(tmp_path: Path) -> None:
-    log = filled(tmp_path, LogConfig(segment_bytes=1000, retention_bytes=2500))
-    total = log.size_bytes
-    deleted = log.apply_retention(NOW_MS)
-    checkpoint(log)
-    assert deleted == log.start_offset > 0
-    assert 2500 <= log.size_bytes < 3500
-    assert total - log.size_bytes == sum(
-        path.stat().st_size for path in log.take_deleted_files() if ".log." in path.name
-    )
-
-
-def test_retention_by_age_lets_even_the_active_segment_go(tmp_path: Path) -> None:
-    log = filled(tmp_path, LogConfig(segment_bytes=1000, retention_ms=1000))
-    assert log.apply_retention(NOW_MS + 1000) == 0
-    assert log.apply_retention(NOW_MS + 1030) > 0
-    log.committed_end = log.start_offset
-    assert log.apply_retention(NOW_MS + 5000) == 0
-    log.committed_end = None
-    assert log.apply_retention(NOW_MS + 5000) > 0
-    assert (log.start_offset, log.end_offset) == (60, 60)
-    checkpoint(log)
-    assert (log.segment_count, log.size_bytes) == (1, 0)
-
-
 def test_records_that_were_old_when_written_are_distinguished_from_those_that_became_old(
     tmp_path: Path,
 ) -> None:
