@@ -54,16 +54,6 @@ async def test_the_metadata_names_where_and_as_what_a_record_is_stored(site: Sit
         assert (known.producer_id, known.producer_epoch, known.last_sequence) == (second.producer_id, 0, 1)
 
 
-async def test_the_brokers_time_is_reported_where_the_topic_says_so(site: Site) -> None:
-    await site.create(**{"message.timestamp.type": "LogAppendTime"})
-    async with site.producer() as producer:
-        metadata = await producer.send_and_wait(TOPIC, b"a", timestamp_ms=5)
-    assert metadata.timestamp_type is TimestampType.LOG_APPEND_TIME
-    async with site.consumer(TOPIC) as consumer:
-        record = await consumer.getone()
-    assert (record.timestamp, record.timestamp_type) == (metadata.timestamp, TimestampType.LOG_APPEND_TIME)
-
-
 async def test_a_wiped_broker_gets_a_new_producer_id_and_the_records(site: Site, tmp_path: Path) -> None:
     await site.create()
     async with site.producer() as producer:
