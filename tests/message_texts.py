@@ -57,8 +57,18 @@ _NAMES: dict[str, type[IntEnum]] = {
 
 
 def request_values(key: ApiKey, text: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return values_in(text, APIS[key].request.fields, given, _enums(key))
+
+
+def values_in(
+    text: str,
+    fields: Sequence[Field],
+    given: Mapping[str, Any] | None = None,
+    enums: Mapping[str, type[IntEnum]] = _NAMES,
+) -> dict[str, Any]:
+    """What a text says of a message with these fields."""
     values = yaml.safe_load(f"{{{text}}}")
-    return _meant(_filled(values, given) if given else values, APIS[key].request.fields, _enums(key))
+    return _meant(_filled(values, given) if given else values, fields, enums)
 
 
 def answer_text(key: ApiKey, answer: Any) -> str:

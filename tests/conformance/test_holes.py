@@ -22,7 +22,6 @@ from tests.conformance.raw import NOW_MS, batch, connected
 from tests.waiting import DEADLINE_SECONDS
 from tidelog import Consumer, RecordsLostError, TopicPartition
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.schema import ApiKey
 
 _PATIENCE_S = DEADLINE_SECONDS
 _SETTINGS = {"log_segment_bytes": 1000, "log_index_interval_bytes": 100}
@@ -82,28 +81,6 @@ async def test_the_start_and_the_first_read_in_a_hole_say_what_is_lost(
     (read,) = [event for event in events if event["event"] == "read_failed"]
     assert f"the records at offsets {first} to {end - 1} are lost" in read["error"]
     assert f"delete the records before offset {end}" in read["error"]
-
-
-async def test_deleting_records_up_to_the_end_of_the_hole_lets_readers_go_on(
-    holed: tuple[Path, int, int], tmp_path: Path
-) -> None:
-    folder, _, end = holed
-    shutil.copytree(folder, tmp_path / "data")
-    for _ in range(2):
-        running = RunningBroker(tmp_path / "data", **_SETTINGS)
-        try:
-            async with connected(running.broker.port) as client:
-                wanted = {"partition_index": 0, "offset": end}
-                topics = [{"name": "t", "partitions": [wanted]}]
-                answer = await client.ask(ApiKey.DELETE_RECORDS, 1, {"topics": topics, "timeout_ms": 1000})
-                assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-            async with Consumer(bootstrap_servers=running.address, auto_offset_reset="earliest") as consumer:
-                consumer.assign([TopicPartition("t", 0)])
-                async with asyncio.timeout(_PATIENCE_S):
-                    offsets = [(await anext(consumer)).offset for _ in range(end, RECORDS)]
-            assert offsets == list(range(end, RECORDS))
-        finally:
-            running.stop()
 
 
 async def test_our_consumer_reads_up_to_the_hole_and_raises(

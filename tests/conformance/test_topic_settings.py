@@ -10,7 +10,6 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource as AiokafkaResource
 from aiokafka.admin.config_resource import ConfigResourceType as AiokafkaResourceType
-from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as KafkaPythonResource
@@ -95,24 +94,6 @@ def test_every_setting_of_kafka_is_set_and_described_for_every_client(broker: Ru
     for described in (by_confluent, by_aiokafka, by_kafka_python):
         assert described(broker.address, "tuned") == ANOTHER
         assert described(broker.address, "plain") == defaults
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("compression.type", "brotli"),
-        ("compression.zstd.level", "23"),
-        ("min.insync.replicas", "0"),
-        ("remote.storage.enable", "true"),
-        ("flush.ms", "soon"),
-    ],
-)
-def test_a_value_that_kafka_refuses_is_refused_with_its_name(
-    broker: RunningBroker, name: str, value: str
-) -> None:
-    with pytest.raises(KafkaException, match=name.replace(".", r"\.")) as refused:
-        create(broker, "refused", {name: value})
-    assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
 
 
 @pytest.mark.one_broker("reads the data folder")

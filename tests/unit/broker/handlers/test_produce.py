@@ -37,24 +37,6 @@ async def test_an_answer_comes_only_when_the_batch_is_durable(asker: Asker) -> N
     assert asker.replica("t").log.flushed_end_offset == 1
 
 
-async def test_a_bad_partition_fails_alone(asker: Asker) -> None:
-    await asker.create("t", 2)
-    broken = bytearray(make_batch(b"v"))
-    broken[-1] ^= 1
-    answer = await asker.send(
-        ("t", 0, bytes(broken)),
-        ("t", 7, make_batch(b"v")),
-        ("no", 0, make_batch(b"v")),
-        ("t", 1, make_batch(b"v")),
-    )
-    assert [results[0].error_code for _, results in answer] == [
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NONE,
-    ]
-
-
 async def test_acks_1_is_answered_at_once_and_becomes_readable_soon(asker: Asker) -> None:
     await asker.create("t")
     answer = asker.send(("t", 0, make_batch(b"v")), acks=1)

@@ -101,14 +101,6 @@ def test_log_append_time_is_the_brokers_and_the_crc_still_right(tmp_path: Path) 
     assert append(log, batch(1, 0, 0, 2, timestamp=5), now_ms=NOW_MS + 50).log_append_time_ms == NOW_MS + 9
 
 
-def test_the_first_batch_comes_even_when_it_is_larger_than_asked(log: PartitionLog) -> None:
-    append(log, batch(count=3))
-    append(log, batch())
-    result = log.read(Read(0, 1, 4))
-    assert (len(result.records[0]), result.next_offset) == (len(batch(count=3)), 3)
-    assert log.read(Read(0, 1, 4, at_least_one=False)) == ([], 0)
-
-
 def test_cold_pages_are_signalled_and_can_be_read_without_nowait(tmp_path: Path) -> None:
     disk = FaultyDisk()
     log = open_log(tmp_path, disk=disk)

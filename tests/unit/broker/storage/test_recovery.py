@@ -123,19 +123,6 @@ def test_a_flipped_bit_beyond_the_recovery_point_ends_the_log_there_and_says_so(
         shutil.rmtree(folder)
 
 
-def test_valid_batches_behind_a_damaged_one_are_kept_aside(tmp_path: Path) -> None:
-    crash(written(tmp_path, 4))
-    path = tmp_path / f"{0:020d}.log"
-    data = bytearray(path.read_bytes())
-    one = len(batch(1, 0, 0))
-    data[2 * one - 1] ^= 1
-    path.write_bytes(data)
-    log = open_log(tmp_path, config=SMALL)
-    assert log.recovery.is_damaged
-    assert log.recovery.kept_aside == [path.name + ".damaged"]
-    assert (tmp_path / (path.name + ".damaged")).read_bytes() == bytes(data[one:])
-
-
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "odd", "short", "zeroed"])
