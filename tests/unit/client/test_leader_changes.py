@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,19 @@ from tests.unit.broker.storage.support import NOW_MS, batch
 from tests.unit.client.two_nodes import TwoNodes
 from tests.unit.wire.scripted import TOPIC, Request
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.client import Consumer, Producer, TopicPartition
+from tidelog.client import TopicPartition
 from tidelog.protocol.schema import ApiKey
 
-QUICK = {"retry_backoff_ms": 5, "request_timeout_ms": 5_000}
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[TwoNodes]:
+    async with TwoNodes(tmp_path / "t-0") as made:
+        yield made
 
 
 async def sent_through(nodes: TwoNodes, count: int) -> None:
     """Send `count` records, some to a batch, and check where each was stored."""
-    async with Producer(
-        bootstrap_servers=nodes.addresses,
-        max_batch_size=400,
-        retry_backoff_max_ms=20,
-        **QUICK,  # type: ignore[arg-type]
-    ) as producer:
+    async with nodes.producer(max_batch_size=400, retry_backoff_max_ms=20) as producer:
         deliveries = [
             await producer.send(TOPIC, b"%05d" % number * 10, timestamp_ms=NOW_MS) for number in range(count)
         ]
@@ -43,27 +43,19 @@ async def sent_through(nodes: TwoNodes, count: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("leader", ["hands over", "dies", "hangs"])
 async def test_with_five_in_flight_every_record_is_stored_once_and_in_order_wherever_the_leader_moves(
-    tmp_path: Path, seed: int, leader: str, monkeypatch: pytest.MonkeyPatch
+    nodes: TwoNodes, seed: int, leader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.wire.connection._SILENCE_SECONDS", 0.02)
-    async with TwoNodes(tmp_path / "t-0") as nodes:
-        rng = random.Random(seed)
-        nodes.loses_answer, nodes.hangs = leader == "dies", leader == "hangs"
-        nodes.moves_after = [rng.randint(1, 4) for _ in range(6)]
-        await sent_through(nodes, 200)
-        assert nodes.leader_epoch == 6
-        assert nodes.refused or leader != "hands over"
+    rng = random.Random(seed)
+    nodes.loses_answer, nodes.hangs = leader == "dies", leader == "hangs"
+    nodes.moves_after = [rng.randint(1, 4) for _ in range(6)]
+    await sent_through(nodes, 200)
+    assert nodes.leader_epoch == 6
+    assert nodes.refused or leader != "hands over"
 
 
-async def test_a_leader_that_a_refusal_names_is_gone_to_without_metadata(tmp_path: Path) -> None:
-    async with (
-        TwoNodes(tmp_path / "t-0") as nodes,
-        Producer(
-            bootstrap_servers=nodes.addresses,
-            retry_backoff_max_ms=3_600_000,
-            **QUICK | {"retry_backoff_ms": 3_600_000},  # type: ignore[arg-type]
-        ) as producer,
-    ):
+async def test_a_leader_that_a_refusal_names_is_gone_to_without_metadata(nodes: TwoNodes) -> None:
+    async with nodes.producer(retry_backoff_max_ms=3_600_000, retry_backoff_ms=3_600_000) as producer:
         await producer.send_and_wait(TOPIC, b"first", timestamp_ms=NOW_MS)
         for node in nodes.nodes.values():
             node.hold(ApiKey.METADATA)
@@ -76,17 +68,10 @@ async def test_a_leader_that_a_refusal_names_is_gone_to_without_metadata(tmp_pat
 
 
 async def test_batches_that_wait_for_a_leader_that_hangs_move_to_its_successor_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.wire.connection._SILENCE_SECONDS", 0.05)
-    async with (
-        TwoNodes(tmp_path / "t-0") as nodes,
-        Producer(
-            bootstrap_servers=nodes.addresses,
-            max_batch_size=200,
-            **QUICK | {"request_timeout_ms": 3_600_000},  # type: ignore[arg-type]
-        ) as producer,
-    ):
+    async with nodes.producer(max_batch_size=200, request_timeout_ms=3_600_000) as producer:
         await producer.send_and_wait(TOPIC, b"first", timestamp_ms=NOW_MS)
         first, second = nodes.nodes.values()
         release = first.hold(ApiKey.PRODUCE)
@@ -105,14 +90,8 @@ async def test_batches_that_wait_for_a_leader_that_hangs_move_to_its_successor_i
         assert [sequence for _, sequence, _ in nodes.sequences()][-1] == 41
 
 
-async def test_a_partition_that_is_without_a_leader_for_a_while_is_waited_for(tmp_path: Path) -> None:
-    async with (
-        TwoNodes(tmp_path / "t-0") as nodes,
-        Producer(
-            bootstrap_servers=nodes.addresses,
-            **QUICK,  # type: ignore[arg-type]
-        ) as producer,
-    ):
+async def test_a_partition_that_is_without_a_leader_for_a_while_is_waited_for(nodes: TwoNodes) -> None:
+    async with nodes.producer() as producer:
         await producer.send_and_wait(TOPIC, b"first", timestamp_ms=NOW_MS)
         nodes.leader = -1
         delivery = await producer.send(TOPIC, b"second", timestamp_ms=NOW_MS)
@@ -121,18 +100,8 @@ async def test_a_partition_that_is_without_a_leader_for_a_while_is_waited_for(tm
         assert (await delivery).offset == 1
 
 
-async def test_what_the_old_leader_still_gives_after_the_new_one_is_no_corruption(tmp_path: Path) -> None:
-    async with (
-        TwoNodes(tmp_path / "t-0") as nodes,
-        Consumer(
-            TOPIC,
-            bootstrap_servers=nodes.addresses,
-            auto_offset_reset="none",
-            metadata_max_age_ms=20,
-            fetch_max_wait_ms=20,
-            **QUICK,  # type: ignore[arg-type]
-        ) as consumer,
-    ):
+async def test_what_the_old_leader_still_gives_after_the_new_one_is_no_corruption(nodes: TwoNodes) -> None:
+    async with nodes.consumer(metadata_max_age_ms=20, fetch_max_wait_ms=20) as consumer:
         asked, may_answer = asyncio.Event(), asyncio.Event()
         late = asyncio.Event()
 
@@ -159,17 +128,8 @@ async def test_what_the_old_leader_still_gives_after_the_new_one_is_no_corruptio
         assert (await consumer.getone()).offset == 2
 
 
-async def test_records_that_come_while_a_position_is_validated_are_given_once(tmp_path: Path) -> None:
-    async with (
-        TwoNodes(tmp_path / "t-0") as nodes,
-        Consumer(
-            TOPIC,
-            bootstrap_servers=nodes.addresses,
-            auto_offset_reset="none",
-            metadata_max_age_ms=20,
-            **QUICK,  # type: ignore[arg-type]
-        ) as consumer,
-    ):
+async def test_records_that_come_while_a_position_is_validated_are_given_once(nodes: TwoNodes) -> None:
+    async with nodes.consumer(metadata_max_age_ms=20) as consumer:
         leader = nodes.nodes[1]
         consumer.seek(TopicPartition(TOPIC, 0), 0)
         nodes.append(batch(value=b"0"))
@@ -207,17 +167,8 @@ async def test_records_that_come_while_a_position_is_validated_are_given_once(tm
         assert offsets == [1, 2]
 
 
-async def test_a_read_replica_that_the_metadata_does_not_have_yet_is_not_waited_for(tmp_path: Path) -> None:
-    async with (
-        TwoNodes(tmp_path / "t-0") as nodes,
-        Consumer(
-            TOPIC,
-            bootstrap_servers=nodes.addresses,
-            auto_offset_reset="earliest",
-            client_rack="a",
-            **QUICK,  # type: ignore[arg-type]
-        ) as consumer,
-    ):
+async def test_a_read_replica_that_the_metadata_does_not_have_yet_is_not_waited_for(nodes: TwoNodes) -> None:
+    async with nodes.consumer(auto_offset_reset="earliest", client_rack="a") as consumer:
 
         def named(request: Request) -> dict[str, Any]:
             answer = nodes._fetch(1, request)
@@ -236,17 +187,8 @@ async def test_a_read_replica_that_the_metadata_does_not_have_yet_is_not_waited_
                 assert (await consumer.getone()).offset == number
 
 
-async def test_a_consumer_follows_the_leader_and_gets_every_record_once(tmp_path: Path) -> None:
-    async with (
-        TwoNodes(tmp_path / "t-0") as nodes,
-        Consumer(
-            TOPIC,
-            bootstrap_servers=nodes.addresses,
-            auto_offset_reset="none",
-            fetch_max_wait_ms=20,
-            **QUICK,  # type: ignore[arg-type]
-        ) as consumer,
-    ):
+async def test_a_consumer_follows_the_leader_and_gets_every_record_once(nodes: TwoNodes) -> None:
+    async with nodes.consumer(fetch_max_wait_ms=20) as consumer:
         consumer.seek(TopicPartition(TOPIC, 0), 0)
         for number in range(8):
             nodes.append(batch(value=b"%d" % number))

@@ -1,5 +1,6 @@
 """Two scripted brokers that lead one partition in turn, over one real log that both would have replicated."""
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Self
 from tests.unit.broker.storage.support import NOW_MS, open_log
 from tests.unit.wire.scripted import TOPIC, Request, ScriptedBroker
 from tidelog.broker.storage.partition_log import PartitionLog, Read
+from tidelog.client import Consumer, Producer
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import iter_batches
 from tidelog.protocol.schema import ApiKey
@@ -47,9 +49,20 @@ class TwoNodes:
         await self._stack.aclose()
         self._log.close(clean=False)
 
-    @property
-    def addresses(self) -> list[str]:
-        return [node.address for node in self.nodes.values()]
+    def _with_defaults(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        addresses = [node.address for node in self.nodes.values()]
+        return {
+            "bootstrap_servers": addresses,
+            "retry_backoff_ms": 5,
+            "request_timeout_ms": 5_000,
+            **settings,
+        }
+
+    def producer(self, **settings: Any) -> Producer:
+        return Producer(**self._with_defaults(settings))
+
+    def consumer(self, **settings: Any) -> Consumer:
+        return Consumer(TOPIC, **self._with_defaults({"auto_offset_reset": "none", **settings}))
 
     def move(self) -> None:
         """The other node leads from now on."""
