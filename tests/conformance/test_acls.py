@@ -30,6 +30,7 @@ from kafka.errors import TopicAuthorizationFailedError as KafkaDenied
 
 from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.round_trips import Way
 from tests.conformance.scram_users import add_users
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
@@ -72,7 +73,7 @@ def topic(secured: RunningBroker, request: pytest.FixtureRequest) -> str:
     secured.run(
         secured.broker.services.acls.create([may(ours.Operation.WRITE, name), may(ours.Operation.READ, name)])
     )
-    producer = KafkaProducer(**python_settings(secured, ADMIN))
+    producer = KafkaProducer(**way(secured, ADMIN).python())
     producer.send(name, b"first").get(DEADLINE_SECONDS)
     producer.close()
     return name
@@ -87,30 +88,12 @@ def revoke(secured: RunningBroker, operation: ours.Operation, topic: str) -> Non
     secured.run(secured.broker.services.acls.delete([may(operation, topic)]))
 
 
-def python_settings(secured: RunningBroker, user: str = ALICE) -> dict[str, Any]:
-    """Of aiokafka, kafka-python and our clients, which have the same names."""
-    return {
-        "bootstrap_servers": f"127.0.0.1:{secured.broker.port}",
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": MECHANISM,
-        "sasl_plain_username": user,
-        "sasl_plain_password": PASSWORD,
-    }
-
-
-def librdkafka_settings(secured: RunningBroker, user: str = ALICE) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": f"127.0.0.1:{secured.broker.port}",
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": MECHANISM,
-        "sasl.username": user,
-        "sasl.password": PASSWORD,
-        "log_level": 0,
-    }
+def way(secured: RunningBroker, user: str = ALICE) -> Way:
+    return Way(f"127.0.0.1:{secured.broker.port}", MECHANISM, user, PASSWORD)
 
 
 def test_kafka_python_creates_describes_and_deletes_acls(secured: RunningBroker) -> None:
-    admin = KafkaAdminClient(**python_settings(secured, ADMIN))
+    admin = KafkaAdminClient(**way(secured, ADMIN).python())
     try:
         acl = kafka_admin.ACL(
             "User:bob",
@@ -142,7 +125,7 @@ def test_kafka_python_creates_describes_and_deletes_acls(secured: RunningBroker)
 
 
 def test_librdkafka_creates_describes_and_deletes_acls(secured: RunningBroker) -> None:
-    admin = AdminClient(librdkafka_settings(secured, ADMIN))
+    admin = AdminClient(way(secured, ADMIN).librdkafka())
     acl = AclBinding(
         ResourceType.GROUP,
         "billing",
@@ -207,7 +190,7 @@ def test_the_command_adds_lists_and_deletes_acls(
 def test_kafka_python_raises_for_a_write_that_is_no_longer_allowed(
     secured: RunningBroker, topic: str
 ) -> None:
-    producer = KafkaProducer(**python_settings(secured))
+    producer = KafkaProducer(**way(secured).python())
     producer.send(topic, b"allowed").get(DEADLINE_SECONDS)
     revoke(secured, ours.Operation.WRITE, topic)
     with pytest.raises(KafkaDenied):
@@ -216,7 +199,7 @@ def test_kafka_python_raises_for_a_write_that_is_no_longer_allowed(
 
 
 def test_kafka_python_raises_for_a_read_that_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
-    consumer = KafkaConsumer(**python_settings(secured), auto_offset_reset="earliest")
+    consumer = KafkaConsumer(**way(secured).python(), auto_offset_reset="earliest")
     consumer.assign([KafkaPartition(topic, 0)])
     assert until_given(lambda: consumer.poll(100))
     revoke(secured, ours.Operation.READ, topic)
@@ -226,14 +209,14 @@ def test_kafka_python_raises_for_a_read_that_is_no_longer_allowed(secured: Runni
 
 
 def test_kafka_python_raises_for_a_group_that_it_may_not_join(secured: RunningBroker, topic: str) -> None:
-    consumer = KafkaConsumer(topic, **python_settings(secured), group_id="forbidden")
+    consumer = KafkaConsumer(topic, **way(secured).python(), group_id="forbidden")
     with pytest.raises(GroupAuthorizationFailedError):
         until_given(lambda: consumer.poll(100))
     consumer.close(autocommit=False)
 
 
 def test_librdkafka_reports_a_write_that_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
-    producer = ConfluentProducer(librdkafka_settings(secured))
+    producer = ConfluentProducer(way(secured).librdkafka())
     reported: list[KafkaError | None] = []
 
     def write(value: bytes) -> KafkaError | None:
@@ -251,9 +234,7 @@ def test_librdkafka_reports_a_write_that_is_no_longer_allowed(secured: RunningBr
 def test_librdkafka_reports_a_read_that_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
     group = may(ours.Operation.READ, "any")._replace(resource_type=ours.ResourceType.GROUP)
     secured.run(secured.broker.services.acls.create([group]))
-    consumer = ConfluentConsumer(
-        {**librdkafka_settings(secured), "group.id": "any", "fetch.wait.max.ms": 100}
-    )
+    consumer = ConfluentConsumer({**way(secured).librdkafka(), "group.id": "any", "fetch.wait.max.ms": 100})
     consumer.assign([TopicPartition(topic, 0, 0)])
     message = until_given(lambda: consumer.poll(0.1))
     assert message.value() == b"first"
@@ -264,7 +245,7 @@ def test_librdkafka_reports_a_read_that_is_no_longer_allowed(secured: RunningBro
 
 
 async def test_aiokafka_raises_for_what_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
-    settings = python_settings(secured)
+    settings = way(secured).python()
     consumer = AIOKafkaConsumer(**settings, auto_offset_reset="earliest", fetch_max_wait_ms=100)
     async with AIOKafkaProducer(**settings) as producer, consumer:
         await producer.send_and_wait(topic, b"allowed")
@@ -282,7 +263,7 @@ async def test_aiokafka_raises_for_what_is_no_longer_allowed(secured: RunningBro
 async def test_our_clients_raise_for_what_is_no_longer_allowed_and_go_on_once_it_is(
     secured: RunningBroker, topic: str
 ) -> None:
-    cluster = ClusterConfig(**python_settings(secured), retry_backoff_ms=10, retry_backoff_max_ms=20)
+    cluster = ClusterConfig(**way(secured).ours(), retry_backoff_ms=10, retry_backoff_max_ms=20)
     async with Producer(cluster=cluster) as producer, Consumer(cluster=cluster) as consumer:
         await producer.send_and_wait(topic, b"allowed", partition=0)
         consumer.assign([OurPartition(topic, 0)])
@@ -307,7 +288,7 @@ async def test_a_topic_that_was_forbidden_is_read_once_it_is_allowed(secured: Ru
     secured.run(secured.broker.services.topics.create("later"))
     group = may(ours.Operation.READ, "later")._replace(resource_type=ours.ResourceType.GROUP)
     await asyncio.to_thread(secured.run, secured.broker.services.acls.create([group]))
-    cluster = ClusterConfig(**python_settings(secured), retry_backoff_ms=10, retry_backoff_max_ms=20)
+    cluster = ClusterConfig(**way(secured).ours(), retry_backoff_ms=10, retry_backoff_max_ms=20)
     begin = {"cluster": cluster, "auto_offset_reset": "earliest"}
     async with Consumer(**begin) as alone, Consumer("later", group_id="later", **begin) as member:
         alone.assign([OurPartition("later", 0)])

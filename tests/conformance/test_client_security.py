@@ -11,6 +11,7 @@ import pytest
 from tests.certificates import Certificates
 from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.round_trips import Way, assert_makes_a_round_trip
 from tests.conformance.scram_users import add_users
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
@@ -72,29 +73,19 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 def way(secured: Secured, mechanism: str, listener: str = "SASL_PLAINTEXT", **more: Any) -> ClusterConfig:
-    settings: dict[str, Any] = {
-        "bootstrap_servers": f"127.0.0.1:{secured.running.broker.ports[listener]}",
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": PASSWORD,
-    }
-    return ClusterConfig(**{**settings, **more})
+    return ClusterConfig(**settings(secured, mechanism, listener).ours(**more))
+
+
+def settings(secured: Secured, mechanism: str, listener: str) -> Way:
+    address = f"127.0.0.1:{secured.running.broker.ports[listener]}"
+    return Way(address, mechanism, USER, PASSWORD, secured.authority if listener == "SASL_SSL" else "")
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-async def test_our_clients_write_read_and_administer(secured: Secured, mechanism: str, protocol: str) -> None:
-    tls = {"ssl_cafile": secured.authority} if protocol == "SASL_SSL" else {}
-    cluster = way(secured, mechanism, protocol, security_protocol=protocol, **tls)
-    topic = f"ours-{mechanism}-{protocol}"
-    async with Admin(cluster=cluster) as admin:
-        await admin.create_topics([NewTopic(topic, 1, 1)])
-        assert topic in await admin.list_topics()
-    async with Producer(cluster=cluster) as producer:
-        await producer.send_and_wait(topic, b"v", partition=0)
-    async with Consumer(topic, cluster=cluster, group_id=topic, auto_offset_reset="earliest") as consumer:
-        assert (await consumer.getone()).value == b"v"
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
+async def test_our_clients_write_read_and_administer(secured: Secured, mechanism: str, listener: str) -> None:
+    topic = f"ours-{mechanism}-{listener}"
+    await assert_makes_a_round_trip("ours", settings(secured, mechanism, listener), topic)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

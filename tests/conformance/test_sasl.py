@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka import TopicPartition as AioPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -18,12 +16,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from confluent_kafka.admin import ScramMechanism as ConfluentMechanism
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as KafkaPartition
+from kafka import KafkaAdminClient
 from kafka.errors import KafkaError as KafkaPythonError
 
 from tests.certificates import Certificates
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.round_trips import CLIENTS, Way, assert_makes_a_round_trip
 from tests.conformance.scram_users import add_users
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.broker.app import Broker
@@ -75,91 +73,25 @@ def address(secured: RunningBroker, listener: str = "SASL_PLAINTEXT") -> str:
     return f"127.0.0.1:{secured.broker.ports[listener]}"
 
 
-def python_settings(secured: RunningBroker, mechanism: str, **changed: object) -> dict[str, Any]:
-    """Of aiokafka and kafka-python, which have the same names."""
-    settings = {
-        "bootstrap_servers": address(secured),
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": PASSWORD,
-    }
-    return {**settings, **changed}
-
-
-def librdkafka_settings(secured: RunningBroker, mechanism: str, **changed: object) -> dict[str, Any]:
-    settings = {
-        "bootstrap.servers": address(secured),
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.username": USER,
-        "sasl.password": PASSWORD,
-        "reconnect.backoff.ms": 10,
-        "reconnect.backoff.max.ms": 50,
-        "log_level": 0,
-    }
-    return {**settings, **changed}
+def way(secured: RunningBroker, mechanism: str, listener: str = "SASL_PLAINTEXT", **more: str) -> Way:
+    return Way(address(secured, listener), mechanism, **{"user": USER, "password": PASSWORD, **more})
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_aiokafka_writes_reads_and_administers(secured: RunningBroker, mechanism: str) -> None:
-    settings, topic = python_settings(secured, mechanism), f"aiokafka-{mechanism}"
-    async with AIOKafkaProducer(**settings) as producer:
-        await producer.send_and_wait(topic, b"v")
-    async with AIOKafkaConsumer(auto_offset_reset="earliest", **settings) as consumer:
-        consumer.assign([AioPartition(topic, 0)])
-        assert (await consumer.getone()).value == b"v"
-    admin = AIOKafkaAdminClient(**settings)
-    await admin.start()
-    assert topic in await admin.list_topics()
-    await admin.close()
+@pytest.mark.parametrize("client", [each for each in CLIENTS if each != "ours"])
+async def test_clients_of_others_write_read_and_administer(
+    secured: RunningBroker, certificates: Certificates, client: str, mechanism: str
+) -> None:
+    """With SCRAM-SHA-512 over TLS too."""
+    user = PLAIN_NAME if client == "kafka-python" else USER
+    topic = f"{client}-{mechanism}"
+    await assert_makes_a_round_trip(client, way(secured, mechanism, user=user), topic)
+    if mechanism == "SCRAM-SHA-512":
+        over_tls = way(secured, mechanism, "SASL_SSL", user=user, authority=certificates.authority)
+        await assert_makes_a_round_trip(client, over_tls, f"{topic}-over-tls")
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_kafka_writes_reads_and_administers(secured: RunningBroker, mechanism: str) -> None:
-    settings, topic = librdkafka_settings(secured, mechanism), f"confluent-{mechanism}"
-    producer = Producer(settings)
-    producer.produce(topic, b"v")
-    assert producer.flush(DEADLINE_SECONDS) == 0
-    consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    assert consumer.poll(DEADLINE_SECONDS).value() == b"v"
-    consumer.close()
-    assert topic in AdminClient(settings).list_topics(timeout=DEADLINE_SECONDS).topics
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_writes_reads_and_administers(secured: RunningBroker, mechanism: str) -> None:
-    settings = python_settings(secured, mechanism, sasl_plain_username=PLAIN_NAME)
-    topic = f"kafka-python-{mechanism}"
-    producer = KafkaProducer(**settings)
-    producer.send(topic, b"v").get(DEADLINE_SECONDS)
-    producer.close()
-    consumer = KafkaConsumer(auto_offset_reset="earliest", **settings)
-    consumer.assign([KafkaPartition(topic, 0)])
-    assert next(consumer).value == b"v"
-    consumer.close()
-    admin = KafkaAdminClient(**settings)
-    assert topic in admin.list_topics()
-    admin.close()
-
-
-async def test_clients_authenticate_over_tls(secured: RunningBroker, certificates: Certificates) -> None:
-    changed = {"bootstrap_servers": address(secured, "SASL_SSL"), "security_protocol": "SASL_SSL"}
-    settings = python_settings(secured, "PLAIN", ssl_context=certificates.context(), **changed)
-    async with AIOKafkaProducer(**settings) as producer:
-        await producer.send_and_wait("over-tls", b"v")
-    over_tls = {
-        "bootstrap.servers": address(secured, "SASL_SSL"),
-        "security.protocol": "SASL_SSL",
-        "ssl.ca.location": certificates.authority,
-    }
-    admin = AdminClient(librdkafka_settings(secured, "SCRAM-SHA-512", **over_tls))
-    listed = await asyncio.to_thread(admin.list_topics, timeout=DEADLINE_SECONDS)
-    assert "over-tls" in listed.topics
-
-
-WRONG = [("password", "wrong"), ("username", "nobody")]
+WRONG = [("password", "wrong"), ("user", "nobody")]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
@@ -167,7 +99,7 @@ WRONG = [("password", "wrong"), ("username", "nobody")]
 async def test_aiokafka_cannot_connect_with_wrong_credentials_and_logs_the_broker_s_words(
     secured: RunningBroker, mechanism: str, what: str, value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    producer = AIOKafkaProducer(**python_settings(secured, mechanism, **{f"sasl_plain_{what}": value}))
+    producer = AIOKafkaProducer(**way(secured, mechanism, **{what: value}).python())
     with pytest.raises(KafkaConnectionError):
         await producer.start()
     await producer.stop()
@@ -180,8 +112,8 @@ def test_confluent_kafka_reports_an_authentication_error(
     secured: RunningBroker, mechanism: str, what: str, value: str
 ) -> None:
     errors: list[KafkaError] = []
-    wrong = {f"sasl.{what}": value, "error_cb": errors.append}
-    producer = Producer(librdkafka_settings(secured, mechanism, **wrong))
+    wrong = way(secured, mechanism, **{what: value})
+    producer = Producer(wrong.librdkafka(error_cb=errors.append))
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not errors and time.monotonic() < deadline:
         producer.poll(0.05)
@@ -192,7 +124,7 @@ def test_confluent_kafka_reports_an_authentication_error(
 def test_kafka_python_reports_that_it_cannot_sign_in(
     secured: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = python_settings(secured, "PLAIN", sasl_plain_password="wrong")
+    settings = way(secured, "PLAIN", password="wrong").python()
 
     def is_reported() -> bool:
         """It may see the closed connection before the answer."""
@@ -205,8 +137,7 @@ def test_kafka_python_reports_that_it_cannot_sign_in(
 
 def test_librdkafka_authenticates_again_on_its_connection_and_loses_nothing(secured: RunningBroker) -> None:
     errors: list[KafkaError] = []
-    changed = {"bootstrap.servers": address(secured, "AGAIN"), "error_cb": errors.append}
-    settings = librdkafka_settings(secured, "SCRAM-SHA-256", **changed)
+    settings = way(secured, "SCRAM-SHA-256", "AGAIN").librdkafka(error_cb=errors.append)
     producer = Producer(settings | {"enable.idempotence": True})
     counted, ended = secured.broker.metrics._authentications, secured.broker.metrics._counts
     before = ended["kafka_server_socketservermetrics_expired_connections_killed"]
@@ -236,7 +167,7 @@ async def end_sessions(broker: Broker, listener: str) -> None:
 async def test_aiokafka_which_cannot_authenticate_again_connects_anew_and_loses_nothing(
     secured: RunningBroker,
 ) -> None:
-    settings = python_settings(secured, "SCRAM-SHA-512", bootstrap_servers=address(secured, "SHORT"))
+    settings = way(secured, "SCRAM-SHA-512", "SHORT").python()
     async with AIOKafkaProducer(enable_idempotence=True, **settings) as producer:
         offsets = []
         for number in range(3):
@@ -246,7 +177,7 @@ async def test_aiokafka_which_cannot_authenticate_again_connects_anew_and_loses_
 
 
 def test_confluent_kafka_makes_changes_describes_and_deletes_users(secured: RunningBroker) -> None:
-    admin = AdminClient(librdkafka_settings(secured, "SCRAM-SHA-512"))
+    admin = AdminClient(way(secured, "SCRAM-SHA-512").librdkafka())
     sha_256, sha_512 = ConfluentMechanism.SCRAM_SHA_256, ConfluentMechanism.SCRAM_SHA_512
 
     def alter(*alterations: Any) -> None:
@@ -259,10 +190,8 @@ def test_confluent_kafka_makes_changes_describes_and_deletes_users(secured: Runn
     held = {info.mechanism: info.iterations for info in described.scram_credential_infos}
     assert held == {sha_256: 5000, sha_512: 4096}
     for mechanism, password in (("SCRAM-SHA-256", "first"), ("SCRAM-SHA-512", "second"), ("PLAIN", "second")):
-        settings = librdkafka_settings(
-            secured, mechanism, **{"sasl.username": "made", "sasl.password": password}
-        )
-        assert AdminClient(settings).list_topics(timeout=DEADLINE_SECONDS).brokers
+        made = AdminClient(way(secured, mechanism, user="made", password=password).librdkafka())
+        assert made.list_topics(timeout=DEADLINE_SECONDS).brokers
     alter(UserScramCredentialDeletion("made", sha_256))
     alter(UserScramCredentialDeletion("made", sha_512))
     everyone = admin.describe_user_scram_credentials().result(DEADLINE_SECONDS)

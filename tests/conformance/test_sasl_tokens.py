@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka import TopicPartition as AioPartition
+from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AioProvider
 from aiokafka.errors import KafkaConnectionError
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer
 from joserfc import jws
 from joserfc.jwk import ECKey
-from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as KafkaPartition
 from kafka.net.sasl.oauth import AbstractTokenProvider as PureProvider
 from structlog.testing import capture_logs
 
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.raw import connected
+from tests.conformance.round_trips import CLIENTS, Way, assert_makes_a_round_trip
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -72,56 +70,20 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
     running.stop()
 
 
-def python_settings(secured: RunningBroker, provider: object) -> dict[str, Any]:
-    return {
-        "bootstrap_servers": secured.address,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": provider,
-    }
+def way(secured: RunningBroker) -> Way:
+    return Way(secured.address, "OAUTHBEARER")
 
 
-def librdkafka_settings(secured: RunningBroker, held: str, **more: object) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": secured.address,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
-        "oauth_cb": lambda _: (held, time.time() + 600, "svc", {"extension": "x"}),
-        "reconnect.backoff.ms": 10,
-        "log_level": 0,
-        **more,
-    }
+def shown_by(client: str, held: str) -> dict[str, Any]:
+    """How a client of others is given its token."""
+    if client == "librdkafka":
+        return {"oauth_cb": lambda _: (held, time.time() + 600, "svc", {"extension": "x"})}
+    return {"sasl_oauth_token_provider": (AioTokens if client == "aiokafka" else PureTokens)(held)}
 
 
-async def test_aiokafka_signs_in_with_a_token(secured: RunningBroker) -> None:
-    settings = python_settings(secured, AioTokens(token()))
-    async with AIOKafkaProducer(**settings) as producer:
-        await producer.send_and_wait("aiokafka", b"v")
-    async with AIOKafkaConsumer(auto_offset_reset="earliest", **settings) as consumer:
-        consumer.assign([AioPartition("aiokafka", 0)])
-        assert (await consumer.getone()).value == b"v"
-
-
-def test_confluent_kafka_signs_in_with_a_token(secured: RunningBroker) -> None:
-    settings = librdkafka_settings(secured, token())
-    producer = Producer(settings)
-    producer.produce("confluent", b"v")
-    assert producer.flush(DEADLINE_SECONDS) == 0
-    consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition("confluent", 0, 0)])
-    assert consumer.poll(DEADLINE_SECONDS).value() == b"v"
-    consumer.close()
-
-
-def test_kafka_python_signs_in_with_a_token(secured: RunningBroker) -> None:
-    settings = python_settings(secured, PureTokens(token()))
-    producer = KafkaProducer(**settings)
-    producer.send("pure", b"v").get(DEADLINE_SECONDS)
-    producer.close()
-    consumer = KafkaConsumer(auto_offset_reset="earliest", **settings)
-    consumer.assign([KafkaPartition("pure", 0)])
-    assert next(consumer).value == b"v"
-    consumer.close()
+@pytest.mark.parametrize("client", [each for each in CLIENTS if each != "ours"])
+async def test_clients_of_others_sign_in_with_a_token(secured: RunningBroker, client: str) -> None:
+    await assert_makes_a_round_trip(client, way(secured), client, **shown_by(client, token()))
 
 
 EXPIRED = token(-1)
@@ -129,7 +91,7 @@ EXPIRED = token(-1)
 
 def test_confluent_kafka_reports_an_expired_token(secured: RunningBroker) -> None:
     errors: list[KafkaError] = []
-    producer = Producer(librdkafka_settings(secured, EXPIRED, error_cb=errors.append))
+    producer = Producer(way(secured).librdkafka(error_cb=errors.append, **shown_by("librdkafka", EXPIRED)))
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not errors and time.monotonic() < deadline:
         producer.poll(0.05)
@@ -139,7 +101,7 @@ def test_confluent_kafka_reports_an_expired_token(secured: RunningBroker) -> Non
 
 async def test_aiokafka_cannot_connect_with_an_expired_token(secured: RunningBroker) -> None:
     """It does not look at the server's answer, so it learns of the refusal by a closed connection."""
-    producer = AIOKafkaProducer(**python_settings(secured, AioTokens(EXPIRED)))
+    producer = AIOKafkaProducer(**way(secured).python(**shown_by("aiokafka", EXPIRED)))
     with pytest.raises(KafkaConnectionError):
         await producer.start()
     await producer.stop()

@@ -6,26 +6,21 @@ import ssl
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin import NewTopic as AioKafkaTopic
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError
-from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.admin import NewTopic as KafkaPythonTopic
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
 from tests.certificates import Certificates
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.round_trips import CLIENTS, Way, assert_makes_a_round_trip
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.client import Admin, TlsError
-from tidelog.client import Consumer as OurConsumer
-from tidelog.client import NewTopic as OurTopic
-from tidelog.client import Producer as OurProducer
 
 PROTOCOLS = "ONE_WAY:SSL,MUTUAL:SSL,EXPIRED:SSL,ELSEWHERE:SSL"
 
@@ -38,6 +33,9 @@ class Served(NamedTuple):
     def address(self, listener: str) -> str:
         # The certificates are for this name as well as for the address.
         return f"localhost:{self.broker.broker.ports[listener]}"
+
+    def way(self, listener: str, certificate: str = "") -> Way:
+        return Way(self.address(listener), authority=self.certificates.authority, certificate=certificate)
 
 
 @pytest.fixture(scope="module")
@@ -70,103 +68,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     running.stop()
 
 
-def with_aiokafka(served: Served, listener: str, client: str) -> bytes:
-    async def exchanged() -> bytes:
-        settings: Any = {
-            "bootstrap_servers": served.address(listener),
-            "security_protocol": "SSL",
-            "ssl_context": served.certificates.context(client),
-        }
-        admin = AIOKafkaAdminClient(**settings)
-        await admin.start()
-        await admin.create_topics([AioKafkaTopic(f"aiokafka-{listener}", 1, 1)])
-        await admin.close()
-        async with AIOKafkaProducer(**settings) as producer:
-            await producer.send_and_wait(f"aiokafka-{listener}", b"from aiokafka")
-        async with AIOKafkaConsumer(
-            f"aiokafka-{listener}", auto_offset_reset="earliest", group_id="aiokafka", **settings
-        ) as consumer:
-            return bytes((await consumer.getone()).value)
-
-    return asyncio.run(asyncio.wait_for(exchanged(), DEADLINE_SECONDS))
-
-
-def with_librdkafka(served: Served, listener: str, client: str) -> bytes:
-    topic = f"librdkafka-{listener}"
-    settings: dict[str, Any] = {
-        "bootstrap.servers": served.address(listener),
-        "security.protocol": "SSL",
-        "ssl.ca.location": served.certificates.authority,
-    }
-    if client:
-        settings |= {"ssl.certificate.location": client, "ssl.key.location": client}
-    admin = AdminClient(settings)
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(DEADLINE_SECONDS)
-    producer = Producer(settings)
-    producer.produce(topic, b"from librdkafka")
-    assert producer.flush(DEADLINE_SECONDS) == 0
-    consumer = Consumer({**settings, "group.id": "librdkafka", "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    message = consumer.poll(DEADLINE_SECONDS)
-    consumer.close()
-    return bytes(message.value())
-
-
-def with_kafka_python(served: Served, listener: str, client: str) -> bytes:
-    topic = f"kafka-python-{listener}"
-    settings: dict[str, Any] = {
-        "bootstrap_servers": served.address(listener),
-        "security_protocol": "SSL",
-        "ssl_context": served.certificates.context(client),
-    }
-    admin = KafkaAdminClient(**settings)
-    admin.create_topics([KafkaPythonTopic(topic, 1, 1)])
-    admin.close()
-    producer = KafkaProducer(**settings)
-    producer.send(topic, b"from kafka-python").get(DEADLINE_SECONDS)
-    producer.close()
-    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", group_id="kafka-python", **settings)
-    message = next(consumer)
-    consumer.close()
-    return bytes(message.value)
-
-
-def with_ours(served: Served, listener: str, client: str) -> bytes:
-    async def exchanged() -> bytes:
-        topic = f"ours-{listener}"
-        settings: Any = {
-            "bootstrap_servers": served.address(listener),
-            "security_protocol": "SSL",
-            "ssl_cafile": served.certificates.authority,
-            **({"ssl_certfile": client} if client else {}),
-        }
-        async with Admin(**settings) as admin:
-            await admin.create_topics([OurTopic(topic, 1)])
-        async with OurProducer(**settings) as producer:
-            await producer.send_and_wait(topic, b"from ours")
-        async with OurConsumer(topic, auto_offset_reset="earliest", **settings) as consumer:
-            value = (await consumer.getone()).value
-            assert value is not None
-            return bytes(value)
-
-    return asyncio.run(asyncio.wait_for(exchanged(), DEADLINE_SECONDS))
-
-
-CLIENTS: dict[str, Callable[[Served, str, str], bytes]] = {
-    "aiokafka": with_aiokafka,
-    "librdkafka": with_librdkafka,
-    "kafka-python": with_kafka_python,
-    "ours": with_ours,
-}
-
-
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("listener", ["ONE_WAY", "MUTUAL"])
-def test_every_client_creates_topics_writes_and_reads_over_tls(
+async def test_every_client_creates_topics_writes_and_reads_over_tls(
     served: Served, listener: str, client: str
 ) -> None:
-    certificate = served.client if listener == "MUTUAL" else ""
-    assert CLIENTS[client](served, listener, certificate) == f"from {client}".encode()
+    way = served.way(listener, served.client if listener == "MUTUAL" else "")
+    await assert_makes_a_round_trip(client, way, f"{client}-{listener}")
 
 
 def test_the_certificate_of_a_client_names_its_user(served: Served) -> None:
@@ -194,11 +102,7 @@ def tls_connection(served: Served, listener: str, client: str) -> ssl.SSLSocket:
 
 def refusal_of_aiokafka(served: Served, listener: str) -> str:
     async def refused() -> None:
-        await AIOKafkaProducer(
-            bootstrap_servers=served.address(listener),
-            security_protocol="SSL",
-            ssl_context=served.certificates.context(),
-        ).start()
+        await AIOKafkaProducer(**served.way(listener).python()).start()
 
     with pytest.raises(KafkaConnectionError) as caught:
         asyncio.run(refused())
@@ -207,34 +111,20 @@ def refusal_of_aiokafka(served: Served, listener: str) -> str:
 
 def refusal_of_librdkafka(served: Served, listener: str) -> str:
     errors: list[KafkaError] = []
-    admin = AdminClient(
-        {
-            "bootstrap.servers": served.address(listener),
-            "security.protocol": "SSL",
-            "ssl.ca.location": served.certificates.authority,
-            "error_cb": errors.append,
-            "log_level": 0,
-        }
-    )
+    admin = AdminClient(served.way(listener).librdkafka(error_cb=errors.append))
     wait_for(lambda: admin.poll(0.01) or errors, "an error", DEADLINE_SECONDS)
     return errors[0].str()
 
 
 def refusal_of_kafka_python(served: Served, listener: str) -> str:
     with pytest.raises(KafkaTimeoutError) as caught:
-        KafkaProducer(
-            bootstrap_servers=served.address(listener),
-            security_protocol="SSL",
-            ssl_context=served.certificates.context(),
-            bootstrap_timeout_ms=200,
-        )
+        KafkaProducer(**served.way(listener).python(bootstrap_timeout_ms=200))
     return str(caught.value)
 
 
 def refusal_of_ours(served: Served, listener: str) -> str:
     async def refused() -> None:
-        address, authority = served.address(listener), served.certificates.authority
-        async with Admin(bootstrap_servers=address, security_protocol="SSL", ssl_cafile=authority) as admin:
+        async with Admin(**served.way(listener).ours()) as admin:
             await admin.list_topics()
 
     with pytest.raises(TlsError) as caught:
