@@ -1,4 +1,4 @@
-"""Consumer groups of three clients: members share partitions, come, go, come back, and outlive the broker."""
+"""Groups of aiokafka and kafka-python: members share partitions, come, go, come back, outlive the broker."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from confluent_kafka import Consumer, ConsumerGroupState
-from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from tests.conformance.conftest import RunningBroker, broker_with
@@ -19,7 +17,6 @@ from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
 from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS, wait_for
-from tidelog.protocol.errors import ErrorCode
 
 PARTITIONS = 4
 RECORDS = 40
@@ -169,108 +166,6 @@ async def test_a_static_member_of_aiokafka_comes_back_and_nobody_rebalances(memb
     assert back.assignment() == share
     assert len(listener.assigned) == rebalances
     assert first.assignment().isdisjoint(share)
-
-
-def confluent_member(broker: RunningBroker, group: str, **settings: Any) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": broker.address,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
-    )
-
-
-def poll_all(consumers: list[Consumer], read: set[bytes]) -> None:
-    for consumer in consumers:
-        message = consumer.poll(0.02)
-        if message is not None:
-            assert message.error() is None, message.error()
-            read.add(message.value())
-
-
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_confluent_kafka_shares_the_partitions(broker: RunningBroker, topic: str, strategy: str) -> None:
-    group, read = f"group-{topic}", set[bytes]()
-    revoked: list[int] = []
-    consumers = [confluent_member(broker, group, partition_assignment_strategy=strategy)]
-    consumers[0].subscribe([topic], on_revoke=lambda _, partitions: revoked.append(len(partitions)))
-
-    def shares(*expected: int) -> bool:
-        poll_all(consumers, read)
-        return sorted(len(consumer.assignment()) for consumer in consumers) == list(expected)
-
-    try:
-        wait_for(lambda: shares(PARTITIONS) and read >= VALUES, "all records", DEADLINE_SECONDS)
-        consumers[0].commit(asynchronous=False)
-        consumers.append(confluent_member(broker, group, partition_assignment_strategy=strategy))
-        consumers[1].subscribe([topic])
-        wait_for(lambda: shares(2, 2), "two halves", DEADLINE_SECONDS)
-        # Whoever cooperates gives up what moves; others give up all and get a part again.
-        assert set(revoked) == ({2} if strategy == "cooperative-sticky" else {PARTITIONS})
-        consumers.pop(0).close()
-        wait_for(lambda: shares(PARTITIONS), "the whole", DEADLINE_SECONDS)
-    finally:
-        for consumer in consumers:
-            consumer.close()
-
-
-def test_a_static_member_of_confluent_kafka_comes_back_to_its_partitions(
-    broker: RunningBroker, topic: str
-) -> None:
-    group, read = f"group-{topic}", set[bytes]()
-
-    def static(name: str) -> Consumer:
-        consumer = confluent_member(broker, group, group_instance_id=name)
-        consumer.subscribe([topic])
-        return consumer
-
-    consumers = [static("a"), static("b")]
-
-    def assigned(count: int) -> Any:
-        poll_all(consumers, read)
-        return all(len(consumer.assignment()) == count for consumer in consumers)
-
-    try:
-        wait_for(lambda: assigned(2), "two halves", DEADLINE_SECONDS)
-        share = consumers[1].assignment()
-        consumers.pop().close()  # A static member does not leave.
-        consumers.append(static("b"))
-        wait_for(lambda: assigned(2), "two halves again", DEADLINE_SECONDS)
-        assert consumers[1].assignment() == share
-    finally:
-        for consumer in consumers:
-            consumer.close()
-
-
-def test_operators_see_and_delete_groups_with_confluent_kafka(broker: RunningBroker, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    group, read = f"group-{topic}", set[bytes]()
-    consumer = confluent_member(broker, group, client_id="observed")
-    consumer.subscribe([topic])
-    try:
-        wait_for(lambda: poll_all([consumer], read) or read >= VALUES, "all records", DEADLINE_SECONDS)
-        consumer.commit(asynchronous=False)
-        described = admin.describe_consumer_groups([group])[group].result(DEADLINE_SECONDS)
-        assert described.state == ConsumerGroupState.STABLE
-        assert described.partition_assignor == "range"
-        (member,) = described.members
-        assert (member.client_id, member.host) == ("observed", "/127.0.0.1")
-        assert len(member.assignment.topic_partitions) == PARTITIONS
-        listed = admin.list_consumer_groups().result(DEADLINE_SECONDS)
-        assert group in {each.group_id for each in listed.valid}
-        assert not listed.errors
-        refused = admin.delete_consumer_groups([group])[group].exception(DEADLINE_SECONDS)
-        assert refused.args[0].code() == ErrorCode.NON_EMPTY_GROUP
-    finally:
-        consumer.close()
-    admin.delete_consumer_groups([group])[group].result(DEADLINE_SECONDS)
-    listed = admin.list_consumer_groups().result(DEADLINE_SECONDS)
-    assert group not in {each.group_id for each in listed.valid}
 
 
 def test_kafka_python_shares_the_partitions_and_goes_on_where_the_group_committed(

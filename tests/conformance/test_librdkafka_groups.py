@@ -1,4 +1,4 @@
-"""The consumer protocol (KIP-848) with librdkafka: members share, come, go and come back, groups move."""
+"""Groups of both protocols with librdkafka: members share, come, go and come back, groups move."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -26,6 +26,14 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
 }
 VALUES = {b"%d" % number for number in range(RECORDS)}
+KINDS: dict[str, dict[str, Any]] = {
+    "consumer": {},
+    **{
+        strategy: {"protocol": "classic", "partition_assignment_strategy": strategy}
+        for strategy in ("range", "cooperative-sticky")
+    },
+}
+of_each_kind = pytest.mark.parametrize("kind", KINDS)
 _numbers = count()
 
 
@@ -124,15 +132,17 @@ def members(broker: RunningBroker) -> Iterator[Members]:
         consumer.close()
 
 
-def test_members_share_the_partitions_and_give_up_no_more_than_they_must(members: Members) -> None:
-    first = members.add()
+@of_each_kind
+def test_members_share_the_partitions_and_give_up_no_more_than_they_must(members: Members, kind: str) -> None:
+    """Who assigns by range gives up all and gets a part again."""
+    first = members.add(**KINDS[kind])
     members.wait(lambda: members.read.keys() >= VALUES, "all records")
     first.commit(asynchronous=False)
-    members.add()
+    members.add(**KINDS[kind])
     members.wait_for_shares(3, 3)
-    members.add()
+    members.add(**KINDS[kind])
     members.wait_for_shares(2, 2, 2)
-    assert sum(members.revoked) == 3 + 1 + 1
+    assert sum(members.revoked) == (6 + 3 + 3 if kind == "range" else 3 + 1 + 1)
     members.close(first)
     members.wait_for_shares(3, 3)
     assert set(members.read.values()) == {1}
@@ -140,13 +150,14 @@ def test_members_share_the_partitions_and_give_up_no_more_than_they_must(members
         assert all(each.offset == RECORDS // PARTITIONS for each in consumer.committed(consumer.assignment()))
 
 
-def test_a_static_member_gets_its_partitions_again_without_a_rebalance(members: Members) -> None:
-    other = members.add()
-    static = members.add(group_instance_id="i")
+@of_each_kind
+def test_a_static_member_gets_its_partitions_again_without_a_rebalance(members: Members, kind: str) -> None:
+    other = members.add(**KINDS[kind], group_instance_id="other")
+    static = members.add(**KINDS[kind], group_instance_id="i")
     members.wait_for_shares(3, 3)
     share, rest, rebalances = static.assignment(), other.assignment(), len(members.revoked)
     members.close(static)
-    back = members.add(group_instance_id="i")
+    back = members.add(**KINDS[kind], group_instance_id="i")
     members.wait(back.assignment, "partitions")
     assert sorted(back.assignment()) == sorted(share)
     assert other.assignment() == rest
@@ -161,23 +172,30 @@ def test_a_regular_expression_and_the_topics_that_appear_and_grow(members: Membe
     members.wait_for_shares(PARTITIONS + 1)
 
 
-def test_operators_see_both_types_of_groups(members: Members) -> None:
+@pytest.mark.parametrize("kind", ["consumer", "range"])
+def test_operators_see_both_types_of_groups_and_delete_empty_ones(members: Members, kind: str) -> None:
     admin = AdminClient({"bootstrap.servers": members.address})
-    members.add(client_id="observed", group_instance_id="i", group_remote_assignor="range")
+    of_kind = {"group_remote_assignor": "range"} if kind == "consumer" else KINDS[kind]
+    consumer = members.add(client_id="observed", **of_kind)
     members.wait_for_shares(PARTITIONS)
-    assert members.type() is ConsumerGroupType.CONSUMER
+    expected = ConsumerGroupType.CONSUMER if kind == "consumer" else ConsumerGroupType.CLASSIC
     described = admin.describe_consumer_groups([members.group])[members.group].result(DEADLINE_SECONDS)
-    assert (described.state, described.type) == (ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)
+    assert (members.type(), described.type, described.state) == (
+        expected,
+        expected,
+        ConsumerGroupState.STABLE,
+    )
     assert described.partition_assignor == "range"
     (member,) = described.members
-    assert (member.client_id, member.host, member.group_instance_id) == ("observed", "/127.0.0.1", "i")
-    assert (
-        len(member.assignment.topic_partitions)
-        == len(member.target_assignment.topic_partitions)
-        == PARTITIONS
-    )
+    assert (member.client_id, member.host) == ("observed", "/127.0.0.1")
+    assert len(member.assignment.topic_partitions) == PARTITIONS
     refused = admin.delete_consumer_groups([members.group])[members.group].exception(DEADLINE_SECONDS)
     assert refused.args[0].code() == ErrorCode.NON_EMPTY_GROUP
+    members.commit_all()
+    members.close(consumer)
+    admin.delete_consumer_groups([members.group])[members.group].result(DEADLINE_SECONDS)
+    listed = admin.list_consumer_groups().result(DEADLINE_SECONDS)
+    assert members.group not in {each.group_id for each in listed.valid}
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
