@@ -69,19 +69,6 @@ async def test_a_wiped_broker_gets_a_new_producer_id_and_the_records(site: Site,
     assert await site.stored() == [b"stored"]
 
 
-@pytest.mark.parametrize("acks", [0, 1])
-async def test_without_idempotence_records_arrive_as_well(site: Site, acks: int) -> None:
-    await site.create()
-    async with site.producer(acks=acks, enable_idempotence=False) as producer:
-        for number in range(20):
-            await producer.send(TOPIC, b"%d" % number)
-        await producer.flush()
-        await producer.send_and_wait(TOPIC, b"end")
-    async with site.consumer(TOPIC) as consumer:
-        found = [(await consumer.getone()).value for _ in range(21)]
-    assert found == [*(b"%d" % number for number in range(20)), b"end"]
-
-
 async def test_a_consumer_follows_the_log_and_ends_with_close(site: Site) -> None:
     await site.create(2)
     seen: list[bytes] = []

@@ -375,18 +375,6 @@ async def test_a_transaction_of_which_nothing_arrived_can_be_aborted(site: Site)
         assert [(await reader.getone()).value for _ in range(2)] == [b"first", b"second"]
 
 
-async def test_five_batches_of_a_transaction_are_in_flight_at_a_time(site: Site) -> None:
-    await site.create()
-    async with site.producer(transactional_id="app", max_batch_size=100) as writer, writer.transaction():
-        await writer.send_and_wait(TOPIC, b"first")
-        site.proxy.hold_responses()
-        deliveries = [await writer.send(TOPIC, b"%02d" % number + b"x" * 80) for number in range(12)]
-        await site.proxy.wait_until(lambda: len(site.proxy.in_flight()) == 5)
-        site.proxy.release_responses()
-        offsets = [(await delivery).offset for delivery in deliveries]
-    assert offsets == list(range(1, 13))
-
-
 @pytest.mark.usefixtures("versions")
 async def test_partitions_are_added_first_only_where_brokers_do_not_add_them(
     site: Site, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

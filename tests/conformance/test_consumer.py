@@ -8,7 +8,7 @@ import pytest
 from faults.wire import Wire
 from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.client import OffsetOutOfRangeError, TopicPartition, UnknownTopicError
+from tidelog.client import OffsetOutOfRangeError, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 
 
@@ -51,20 +51,6 @@ async def test_a_session_reads_many_partitions_through_a_restart_and_cut_connect
                 site.proxy.cut_connections()
             if turn == 2:
                 await site.restart()
-
-
-async def test_a_partition_that_is_not_there_keeps_no_other_from_being_read(site: Site) -> None:
-    await site.create(2)
-    async with site.producer() as producer:
-        for number in range(2):
-            await producer.send_and_wait(TOPIC, b"%d" % number, partition=number)
-    async with site.consumer(auto_offset_reset="earliest") as consumer, asyncio.timeout(DEADLINE_SECONDS):
-        consumer.assign([TopicPartition("missing", 0), FIRST, *(TopicPartition(TOPIC, at) for at in (9, -1))])
-        assert (await consumer.getone(FIRST)).value == b"0"
-        for at in (9, -1):
-            with pytest.raises(UnknownTopicError, match=f"{TOPIC}-{at}"):
-                await consumer.position(TopicPartition(TOPIC, at))
-        assert await consumer.position(FIRST) == 1
 
 
 async def test_an_assignment_made_while_positions_of_another_are_sought_is_read(site: Site) -> None:

@@ -1,8 +1,6 @@
 """Clients by others and ours over TLS: they work unchanged, and are told what is wrong with a certificate."""
 
 import asyncio
-import socket
-import ssl
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -75,29 +73,6 @@ async def test_every_client_creates_topics_writes_and_reads_over_tls(
 ) -> None:
     way = served.way(listener, served.client if listener == "MUTUAL" else "")
     await assert_makes_a_round_trip(client, way, f"{client}-{listener}")
-
-
-def test_the_certificate_of_a_client_names_its_user(served: Served) -> None:
-    async def users() -> dict[str, str]:
-        connections = served.broker.broker._server._connections
-        return {connection.peer: connection.state.principal.name for connection in connections}
-
-    with (
-        tls_connection(served, "MUTUAL", served.client) as named,
-        tls_connection(served, "ONE_WAY", served.client) as nameless,
-    ):
-        expected = {f"127.0.0.1:{named.getsockname()[1]}": "alice"}
-        expected[f"127.0.0.1:{nameless.getsockname()[1]}"] = "ANONYMOUS"
-        # Connections of other tests may end later.
-        wait_for(
-            lambda: expected.items() <= served.broker.run(users()).items(), f"{expected}", DEADLINE_SECONDS
-        )
-
-
-def tls_connection(served: Served, listener: str, client: str) -> ssl.SSLSocket:
-    host, port = served.address(listener).split(":")
-    plain = socket.create_connection((host, int(port)))
-    return served.certificates.context(client).wrap_socket(plain, server_hostname=host)
 
 
 def refusal_of_aiokafka(served: Served, listener: str) -> str:

@@ -120,18 +120,3 @@ async def test_a_batch_that_takes_long_to_inspect_keeps_its_place_among_five_in_
                 sequence += LONG if is_long else 1
             results = [await client.receive_result() for _ in range(5)]
             assert [(each.error_code, each.base_offset) for each in results] == [(0, at) for at in expected]
-
-
-async def test_what_is_refused_leaves_the_producer_where_it_was(tmp_path: Path) -> None:
-    config = BrokerConfig(data_dir=tmp_path, port=0, http_port=-1)
-    async with await Broker.start(config) as broker, connected(broker.port) as client:
-        await client.create()
-        producer_id = await client.producer_id()
-        for number in range(3):
-            good = batch("v", producer_id, number)
-            junk = bytearray(good)
-            junk[-1] = 2
-            write_header(junk, read_batch_header(junk))
-            assert await client.produce(bytes(junk)) == (ErrorCode.INVALID_RECORD, -1)
-            assert await client.produce(good) == (ErrorCode.NONE, number)
-        assert await client.log() == [b"v"] * 3
