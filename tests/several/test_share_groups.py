@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.several.brokers import Brokers, brokers
-from tests.unit.broker.handlers.conftest import Asker, Clock
+from tests.unit.broker.conftest import Clock
+from tests.unit.broker.handlers.conftest import Asker
 from tests.unit.broker.handlers.sharing import ACCEPT, REJECT, Member
 from tests.waiting import DEADLINE_SECONDS, pause, until
 from tidelog.broker.app import Broker

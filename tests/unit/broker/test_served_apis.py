@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import Clock
+from tests.unit.broker.conftest import Clock
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.net.routes import RouteTable

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.unit.broker.conftest import NOW_MS, Clock
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import BrokerRegistration, Listener, Topic, TopicCreated
 from tidelog.broker.cluster.placement import assign
@@ -19,15 +20,6 @@ from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
 from tidelog.protocol.records import RecordBatchBuilder
-
-NOW_MS = 1_700_000_000_000
-
-
-class Clock:
-    now_ms = NOW_MS
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 def batch(value: bytes = b"v", *, producer_id: int = -1, sequence: int = -1) -> bytes:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.broker.test_services import Clock, batch, opened, stored
+from tests.unit.broker.conftest import Clock
+from tests.unit.broker.test_services import batch, opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError

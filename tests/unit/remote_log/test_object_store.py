@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from tests.buckets import bucket_server
+from tests.unit.broker.conftest import clock, open_here
 from tests.unit.broker.tiering.conftest import (
     TIERED,
     OpenTiered,
-    clock,
     fill,
     open_asker,
     open_tiered,
@@ -33,7 +33,7 @@ from tidelog.remote_log.manifest import (
 from tidelog.remote_log.object_store import ObjectStore, open_store
 from tidelog.remote_log.partition_objects import ManifestConflictError, PartitionObjects
 
-__all__ = ["clock", "open_asker", "open_tiered"]
+__all__ = ["clock", "open_asker", "open_here", "open_tiered"]
 TOPIC = UUID(int=7)
 
 

@@ -1,5 +1,5 @@
 """Open services, as the tests of handlers have them."""
 
-from tests.unit.broker.handlers.conftest import asker, clock, open_asker
+from tests.unit.broker.handlers.conftest import asker, open_asker
 
-__all__ = ["asker", "clock", "open_asker"]
+__all__ = ["asker", "open_asker"]

@@ -2,14 +2,13 @@
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.broker.test_services import Clock
+from tests.unit.broker.conftest import Clock, OpenServices
 from tests.unit.broker.test_stopping import FullDisk
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, PartitionAssignment, PartitionsChanged
@@ -20,8 +19,6 @@ from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
 from tidelog.broker.coordinator.shards import RELOAD_AFTER_MS, partition_of
-from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.opening import open_services
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -29,26 +26,6 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 HURT, WHOLE = "hurt", "whole"
 """Two groups of different partitions."""
 COMMITS = 30
-Open = Callable[..., Any]
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def open_one(tmp_path: Path, clock: Clock) -> AsyncIterator[Open]:
-    opened: list[Services] = []
-
-    async def open_one(disk: Disk | None = None) -> Services:
-        services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), clock, disk=disk)
-        opened.append(services)
-        return services
-
-    yield open_one
-    for services in opened:
-        await services.close()
 
 
 async def commit(services: Services, group: str, offset: int) -> None:
@@ -61,8 +38,8 @@ async def committed(services: Services, group: str) -> int:
     return int(held["t"][0].offset)
 
 
-async def begun(open_one: Open, disk: Disk | None = None) -> Services:
-    services: Services = await open_one(disk)
+async def begun(open_here: OpenServices, disk: Disk | None = None) -> Services:
+    services = await open_here(disk=disk)
     assert partition_of(HURT, 5) != partition_of(WHOLE, 5)
     await services.groups.make_topic()
     for group in (HURT, WHOLE):
@@ -81,9 +58,9 @@ async def code_of(work: Any) -> ErrorCode:
 
 
 async def test_a_damaged_log_fails_for_its_own_groups_alone_until_it_can_be_read(
-    open_one: Open, tmp_path: Path, clock: Clock
+    open_here: OpenServices, tmp_path: Path, clock: Clock
 ) -> None:
-    services = await begun(open_one)
+    services = await begun(open_here)
     size = services.replicas[OFFSETS_TOPIC, partition_of(HURT, 5)].log.size_bytes
     for offset in range(2, COMMITS + 1):
         await commit(services, HURT, offset)
@@ -93,7 +70,7 @@ async def test_a_damaged_log_fails_for_its_own_groups_alone_until_it_can_be_read
     # Far from the end: the start cuts off damage at the end of a log, and says so.
     path.write_bytes(whole[: size - 1] + bytes([whole[size - 1] ^ 1]) + whole[size:])
     with capture_logs() as events:
-        services = await open_one()
+        services = await open_here()
         assert await code_of(commit(services, HURT, 99)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await code_of(committed(services, HURT)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(ApiError) as nobody:
@@ -113,16 +90,16 @@ async def test_a_damaged_log_fails_for_its_own_groups_alone_until_it_can_be_read
 
 
 async def test_a_replay_that_ends_by_an_unexpected_error_is_an_error_and_is_tried_again(
-    open_one: Open, monkeypatch: pytest.MonkeyPatch, clock: Clock
+    open_here: OpenServices, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    await (await begun(open_one)).close()
+    await (await begun(open_here)).close()
 
     def lacks_memory() -> Any:
         raise MemoryError
 
     with monkeypatch.context() as patch, capture_logs() as events:
         patch.setattr(runtime, "Pace", lacks_memory)
-        services = await open_one()
+        services = await open_here()
         assert await code_of(committed(services, HURT)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert any(
         "MemoryError()" in each["error"] for each in events if each["event"] == "coordinator_not_loaded"
@@ -132,13 +109,13 @@ async def test_a_replay_that_ends_by_an_unexpected_error_is_an_error_and_is_trie
 
 
 async def test_a_log_that_cannot_be_opened_fails_for_its_own_groups_alone(
-    open_one: Open, tmp_path: Path
+    open_here: OpenServices, tmp_path: Path
 ) -> None:
-    await (await begun(open_one)).close()
+    await (await begun(open_here)).close()
     path = log_of(tmp_path, HURT)
     path.unlink()
     path.mkdir()
-    services = await open_one()
+    services = await open_here()
     assert await code_of(commit(services, HURT, 2)) == ErrorCode.NOT_COORDINATOR
     with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE):
         services.groups.check(HURT)
@@ -146,9 +123,9 @@ async def test_a_log_that_cannot_be_opened_fails_for_its_own_groups_alone(
 
 
 async def test_a_long_replay_gives_an_error_and_requests_after_it_are_served(
-    open_one: Open, monkeypatch: pytest.MonkeyPatch
+    open_here: OpenServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await (await begun(open_one)).close()
+    await (await begun(open_here)).close()
     goes_on = asyncio.Event()
     read = LogJournal.news
 
@@ -158,7 +135,7 @@ async def test_a_long_replay_gives_an_error_and_requests_after_it_are_served(
 
     monkeypatch.setattr(LogJournal, "news", held_up)
     monkeypatch.setattr(shards, "LOAD_WAIT_SECONDS", 0.001)
-    services = await open_one()
+    services = await open_here()
     assert await code_of(committed(services, HURT)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     services.groups.check(HURT)
     monkeypatch.setattr(shards, "LOAD_WAIT_SECONDS", 60)
@@ -171,9 +148,9 @@ async def test_a_long_replay_gives_an_error_and_requests_after_it_are_served(
 
 @pytest.mark.parametrize("ends", ["the leadership", "the broker"])
 async def test_a_replay_that_ends_with_the_leadership_or_the_broker_is_no_complaint_about_the_disk(
-    open_one: Open, monkeypatch: pytest.MonkeyPatch, ends: str
+    open_here: OpenServices, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    await (await begun(open_one)).close()
+    await (await begun(open_here)).close()
     ended = asyncio.Event()
     read = LogJournal.news
 
@@ -183,7 +160,7 @@ async def test_a_replay_that_ends_with_the_leadership_or_the_broker_is_no_compla
 
     monkeypatch.setattr(LogJournal, "news", held_up)
     with capture_logs() as events:
-        services = await open_one()
+        services = await open_here()
         shard = services.groups._shards.of(HURT)
         if ends == "the broker":
             shard._journal.stop_reading()
@@ -194,9 +171,9 @@ async def test_a_replay_that_ends_with_the_leadership_or_the_broker_is_no_compla
     assert "coordinator_not_loaded" not in {event["event"] for event in events}
 
 
-async def test_a_full_disk_refuses_commits_for_a_while_and_keeps_stored_ones(open_one: Open) -> None:
+async def test_a_full_disk_refuses_commits_for_a_while_and_keeps_stored_ones(open_here: OpenServices) -> None:
     disk = FullDisk()
-    services = await begun(open_one, disk)
+    services = await begun(open_here, disk)
     disk.is_full = True
     assert await code_of(commit(services, HURT, 2)) == ErrorCode.NOT_COORDINATOR
     assert await committed(services, HURT) == 1
@@ -205,8 +182,8 @@ async def test_a_full_disk_refuses_commits_for_a_while_and_keeps_stored_ones(ope
     assert await committed(services, HURT) == 3
 
 
-async def test_a_disk_that_fails_ends_the_coordinator_of_that_partition(open_one: Open) -> None:
-    services = await begun(open_one)
+async def test_a_disk_that_fails_ends_the_coordinator_of_that_partition(open_here: OpenServices) -> None:
+    services = await begun(open_here)
     services.replicas[OFFSETS_TOPIC, partition_of(HURT, 5)].fail(OSError(errno.EIO, "the disk fails"))
     assert await code_of(commit(services, HURT, 2)) == ErrorCode.NOT_COORDINATOR
     assert await code_of(committed(services, HURT)) == ErrorCode.NOT_COORDINATOR
@@ -214,9 +191,9 @@ async def test_a_disk_that_fails_ends_the_coordinator_of_that_partition(open_one
 
 
 async def test_a_partition_that_cannot_be_swept_is_logged_and_all_others_are_swept(
-    open_one: Open, clock: Clock
+    open_here: OpenServices, clock: Clock
 ) -> None:
-    services = await begun(open_one)
+    services = await begun(open_here)
     services.replicas[OFFSETS_TOPIC, partition_of(HURT, 5)].fail(OSError(errno.EIO, "the disk fails"))
     clock.now_ms += BrokerConfig().offsets_retention_minutes * 60_000 + 1
     with capture_logs() as events:
@@ -226,9 +203,11 @@ async def test_a_partition_that_cannot_be_swept_is_logged_and_all_others_are_swe
     assert not await services.groups.read(WHOLE, lambda machine: machine.offsets.fetch(WHOLE, None))
 
 
-async def test_a_topic_that_cannot_be_made_is_a_coordinator_that_does_not_exist(open_one: Open) -> None:
+async def test_a_topic_that_cannot_be_made_is_a_coordinator_that_does_not_exist(
+    open_here: OpenServices,
+) -> None:
     disk = FullDisk()
-    services = await open_one(disk)
+    services = await open_here(disk=disk)
     disk.is_full = True
     assert await code_of(services.groups.make_topic()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     disk.is_full = False
@@ -236,15 +215,15 @@ async def test_a_topic_that_cannot_be_made_is_a_coordinator_that_does_not_exist(
     await commit(services, HURT, 1)
 
 
-async def test_clients_that_need_the_topic_at_the_same_time_create_it_once(open_one: Open) -> None:
-    services = await open_one()
+async def test_clients_that_need_the_topic_at_the_same_time_create_it_once(open_here: OpenServices) -> None:
+    services = await open_here()
     await asyncio.gather(*(services.groups.make_topic() for _ in range(5)))
     await asyncio.gather(*(commit(services, f"g{number}", number) for number in range(50)))
     assert [await committed(services, f"g{number}") for number in range(50)] == list(range(50))
 
 
-async def test_a_deleted_topic_s_offsets_are_removed_from_the_log_too(open_one: Open) -> None:
-    services = await begun(open_one)
+async def test_a_deleted_topic_s_offsets_are_removed_from_the_log_too(open_here: OpenServices) -> None:
+    services = await begun(open_here)
     topic = await services.topics.create("t")
     await services.topics.delete(topic.topic_id)
 
@@ -258,8 +237,10 @@ async def test_a_deleted_topic_s_offsets_are_removed_from_the_log_too(open_one: 
         assert services.replicas[OFFSETS_TOPIC, partition_of(group, 5)].high_watermark == 2
 
 
-async def test_groups_are_replayed_when_the_lead_of_their_partition_comes_back(open_one: Open) -> None:
-    services = await begun(open_one)
+async def test_groups_are_replayed_when_the_lead_of_their_partition_comes_back(
+    open_here: OpenServices,
+) -> None:
+    services = await begun(open_here)
     partition = partition_of(HURT, 5)
     before = services.groups._shards.of_partition(partition)
     topic = services.catalog.topic(OFFSETS_TOPIC)
@@ -277,9 +258,9 @@ async def test_groups_are_replayed_when_the_lead_of_their_partition_comes_back(o
 
 
 async def test_a_request_that_waits_is_not_answered_while_another_broker_may_coordinate(
-    open_one: Open,
+    open_here: OpenServices,
 ) -> None:
-    services = await open_one()
+    services = await open_here()
     await services.groups.make_topic()
     is_cut_off = False
     services.groups.refuse_while(lambda: is_cut_off)

@@ -1,28 +1,23 @@
 """The log of a partition as a journal: writes are all or none, a replay gives the last of each key."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.broker.conftest import NOW_MS, OpenServices
 from tidelog.broker.cluster.catalog import PartitionAssignment
-from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator import log_journal
 from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.offsets.offset_records import OFFSET_RECORDS, CommittedOffset, OffsetRecord
 from tidelog.broker.coordinator.pending_records import InTransaction
 from tidelog.broker.coordinator.record_formats import RecordFormats
-from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
 from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder, TransactionMarker
 
-NOW_MS = 1_700_000_000_000
 FORMATS = RecordFormats((OFFSET_RECORDS,))
 
 
@@ -32,11 +27,10 @@ def offset(partition: int, committed: int | None, group: str = "g") -> OffsetRec
 
 
 @pytest.fixture
-async def services(tmp_path: Path) -> AsyncIterator[Services]:
-    opened = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), lambda: NOW_MS)
+async def services(open_here: OpenServices) -> Services:
+    opened = await open_here()
     await opened.topics.create("log")
-    yield opened
-    await opened.close()
+    return opened
 
 
 @pytest.fixture

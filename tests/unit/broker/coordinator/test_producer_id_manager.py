@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.broker.test_services import Clock
+from tests.unit.broker.conftest import Clock
 from tests.waiting import until
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore

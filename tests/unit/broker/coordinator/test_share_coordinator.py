@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import Asker, clock, make_batch, open_asker
+from tests.unit.broker.handlers.conftest import Asker, make_batch, open_asker
 from tests.unit.broker.handlers.sharing import ACCEPT, Member
 from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC
 from tidelog.broker.coordinator import share_coordinator
@@ -16,7 +16,7 @@ from tidelog.broker.coordinator.share_states.state import UNINITIALIZED, SharePa
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.schema import ApiKey
 
-__all__ = ["clock", "open_asker"]
+__all__ = ["open_asker"]
 SETTINGS = {"share_coordinator_state_topic_num_partitions": 1}
 
 

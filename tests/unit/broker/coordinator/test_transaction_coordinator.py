@@ -1,18 +1,17 @@
 """The coordinator of transactions over real logs: what was decided is finished, once, whatever dies."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from tests.unit.broker.conftest import Clock, OpenServices
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker import tasks
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
-from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator import transaction_coordinator
 from tidelog.broker.coordinator.shards import RELOAD_AFTER_MS, partition_of
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
@@ -20,8 +19,6 @@ from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
 from tidelog.broker.coordinator.transactions.messages import Initialization
 from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import Producer
-from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.opening import open_services
 from tidelog.broker.replicas import leader_writes
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
@@ -30,27 +27,11 @@ from tidelog.protocol.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-Open = Callable[..., Any]
 
 
 @pytest.fixture
-def clock() -> list[int]:
-    return [NOW_MS]
-
-
-@pytest.fixture
-async def open_one(tmp_path: Path, clock: list[int]) -> AsyncIterator[Open]:
-    opened: list[Services] = []
-
-    async def open_one(**settings: Any) -> Services:
-        config = BrokerConfig(data_dir=tmp_path, num_partitions=2, **settings)
-        services = await open_services(config, Metrics(), lambda: clock[0])
-        opened.append(services)
-        return services
-
-    yield open_one
-    for services in opened:
-        await services.close()
+def open_one(open_here: OpenServices) -> OpenServices:
+    return partial(open_here, num_partitions=2)
 
 
 async def begun(services: Services, *partitions: TopicPartition) -> Producer:
@@ -79,7 +60,7 @@ def markers(services: Services) -> list[int]:
 
 @pytest.mark.parametrize("written", [0, 1, 2])
 async def test_what_was_decided_before_a_crash_is_finished_after_it(
-    open_one: Open, monkeypatch: pytest.MonkeyPatch, written: int
+    open_one: OpenServices, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
     """The broker dies after the decision, and after `written` of two markers."""
     write = TransactionMarkers.write
@@ -105,7 +86,7 @@ async def test_what_was_decided_before_a_crash_is_finished_after_it(
 
 
 async def test_a_decision_that_comes_while_the_broker_stops_leaves_no_task_and_is_finished_at_the_next_start(
-    open_one: Open, monkeypatch: pytest.MonkeyPatch
+    open_one: OpenServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def held_up(self: TransactionMarkers, marker: Any, partitions: Any) -> Any:
         await asyncio.Event().wait()
@@ -124,7 +105,7 @@ async def test_a_decision_that_comes_while_the_broker_stops_leaves_no_task_and_i
     await reached(services, TransactionState.COMPLETE_COMMIT)
 
 
-async def test_an_ongoing_transaction_continues_after_a_restart(open_one: Open) -> None:
+async def test_an_ongoing_transaction_continues_after_a_restart(open_one: OpenServices) -> None:
     services = await open_one()
     client = await begun(services, P0)
     await services.close(clean=False)
@@ -139,10 +120,10 @@ async def test_an_ongoing_transaction_continues_after_a_restart(open_one: Open) 
     await reached(services, TransactionState.COMPLETE_ABORT)
 
 
-async def test_a_transaction_past_its_timeout_is_aborted(open_one: Open, clock: list[int]) -> None:
+async def test_a_transaction_past_its_timeout_is_aborted(open_one: OpenServices, clock: Clock) -> None:
     services = await open_one(transaction_abort_timed_out_transaction_cleanup_interval_ms=1)
     client = await begun(services, P0)
-    clock[0] += 1_001
+    clock.now_ms += 1_001
     await until(lambda: services.replicas[P0].log.end_offset == 1)
     await reached(services, TransactionState.COMPLETE_ABORT)
     with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.PRODUCER_FENCED):
@@ -150,7 +131,7 @@ async def test_a_transaction_past_its_timeout_is_aborted(open_one: Open, clock: 
 
 
 async def test_transactions_time_out_also_after_an_unexpected_error_of_the_check(
-    open_one: Open, clock: list[int], monkeypatch: pytest.MonkeyPatch
+    open_one: OpenServices, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lacks_memory() -> Any:
         monkeypatch.undo()
@@ -161,13 +142,13 @@ async def test_transactions_time_out_also_after_an_unexpected_error_of_the_check
     await begun(services, P0)
     with capture_logs() as logs:
         monkeypatch.setattr(transaction_coordinator, "Pace", lacks_memory)
-        clock[0] += 1_001
+        clock.now_ms += 1_001
         await reached(services, TransactionState.COMPLETE_ABORT)
     assert [each["error"] for each in logs if each["event"] == "background_task_failed"] == ["MemoryError()"]
 
 
 async def test_markers_that_an_unexpected_error_kept_from_being_written_are_tried_again(
-    open_one: Open, monkeypatch: pytest.MonkeyPatch
+    open_one: OpenServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lacks_memory(*_: Any) -> Any:
         monkeypatch.undo()
@@ -184,7 +165,9 @@ async def test_markers_that_an_unexpected_error_kept_from_being_written_are_trie
     ]
 
 
-async def test_a_transaction_with_the_most_partitions_that_fit_can_be_kept_and_ended(open_one: Open) -> None:
+async def test_a_transaction_with_the_most_partitions_that_fit_can_be_kept_and_ended(
+    open_one: OpenServices,
+) -> None:
     """The records of both are larger than the one that adds the last partition."""
     services = await open_one(message_max_bytes=400)
     client = await begun(services, P0)
@@ -200,7 +183,7 @@ async def test_a_transaction_with_the_most_partitions_that_fit_can_be_kept_and_e
 
 
 async def test_a_transaction_that_cannot_be_aborted_keeps_no_other_from_its_timeout(
-    open_one: Open, clock: list[int]
+    open_one: OpenServices, clock: Clock
 ) -> None:
     """Its record has become too large for the topic."""
     services = await open_one(
@@ -212,43 +195,45 @@ async def test_a_transaction_that_cannot_be_aborted_keeps_no_other_from_its_time
     await services.topics.change_configs(
         TRANSACTIONS_TOPIC, lambda present: {**present, "max.message.bytes": "300"}
     )
-    clock[0] += 2_000
+    clock.now_ms += 2_000
     await until(lambda: markers(services) == [0, 1])
     assert await state(services) is TransactionState.ONGOING
 
 
 async def test_a_transaction_from_a_clock_that_was_ahead_times_out_from_the_next_start_on(
-    open_one: Open, clock: list[int]
+    open_one: OpenServices, clock: Clock
 ) -> None:
     quick = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 5}
-    clock[0] += 86_400_000
+    clock.now_ms += 86_400_000
     services = await open_one(**quick)
     await begun(services, P0)
     await services.close()
-    clock[0] -= 86_400_000
+    clock.now_ms -= 86_400_000
     services = await open_one(**quick)
 
     def has_ended() -> bool:
-        clock[0] += 100  # Some of it passes before the partition is replayed.
+        clock.now_ms += 100  # Some of it passes before the partition is replayed.
         return markers(services) == [1, 0]
 
     await until(has_ended)
-    assert clock[0] < NOW_MS + 86_400_000
+    assert clock.now_ms < NOW_MS + 86_400_000
 
 
-async def test_an_id_that_was_idle_is_forgotten_and_its_record_too(open_one: Open, clock: list[int]) -> None:
+async def test_an_id_that_was_idle_is_forgotten_and_its_record_too(
+    open_one: OpenServices, clock: Clock
+) -> None:
     services = await open_one(
         transaction_remove_expired_transaction_cleanup_interval_ms=1, transactional_id_expiration_ms=5_000
     )
     await begun(services)
     replica = services.replicas[TRANSACTIONS_TOPIC, partition_of("x", 5)]
-    clock[0] += 5_000
+    clock.now_ms += 5_000
     await until(lambda: replica.high_watermark == 2)
     with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
         await services.transactions.describe("x")
 
 
-async def test_a_decision_is_finished_when_its_client_disconnects_meanwhile(open_one: Open) -> None:
+async def test_a_decision_is_finished_when_its_client_disconnects_meanwhile(open_one: OpenServices) -> None:
     services = await open_one()
     client = await begun(services, P0)
     ending = asyncio.create_task(services.transactions.end("x", client, is_commit=True, version=1))
@@ -259,7 +244,7 @@ async def test_a_decision_is_finished_when_its_client_disconnects_meanwhile(open
 
 
 async def test_a_transaction_is_ended_though_its_partition_was_replayed_late_and_no_client_asks(
-    open_one: Open, clock: list[int], monkeypatch: pytest.MonkeyPatch
+    open_one: OpenServices, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = await open_one()
     await begun(services, P0)
@@ -280,14 +265,14 @@ async def test_a_transaction_is_ended_though_its_partition_was_replayed_late_and
 
     def has_ended() -> bool:
         # Each time later: the failure may be noted only after the first look.
-        clock[0] += RELOAD_AFTER_MS
+        clock.now_ms += RELOAD_AFTER_MS
         return markers(services) == [1, 0]
 
     await until(has_ended)
 
 
 async def test_a_request_waits_a_little_for_the_markers_of_the_transaction_before_it(
-    open_one: Open, monkeypatch: pytest.MonkeyPatch
+    open_one: OpenServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = asyncio.Event()
     write = TransactionMarkers.write
@@ -313,7 +298,7 @@ async def test_a_request_waits_a_little_for_the_markers_of_the_transaction_befor
 
 
 async def test_a_marker_that_a_later_epoch_has_made_needless_does_not_hold_its_transaction_back(
-    open_one: Open,
+    open_one: OpenServices,
 ) -> None:
     services = await open_one()
     client = await begun(services, P0, P1)
@@ -325,7 +310,7 @@ async def test_a_marker_that_a_later_epoch_has_made_needless_does_not_hold_its_t
 
 
 async def test_one_flush_makes_the_end_of_a_transaction_and_the_beginning_of_the_next_durable(
-    open_one: Open, monkeypatch: pytest.MonkeyPatch
+    open_one: OpenServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leader_writes, "FLUSH_SOON_MS", 600_000)
     services = await open_one()
@@ -346,7 +331,9 @@ async def test_one_flush_makes_the_end_of_a_transaction_and_the_beginning_of_the
     assert (await services.transactions.describe("x")).state is TransactionState.ONGOING
 
 
-async def test_a_transaction_that_is_complete_becomes_so_on_disk_without_a_request(open_one: Open) -> None:
+async def test_a_complete_transaction_becomes_so_on_disk_without_a_request(
+    open_one: OpenServices,
+) -> None:
     services = await open_one()
     client = await begun(services, P0)
     await services.transactions.end("x", client, is_commit=True, version=2)

@@ -2,32 +2,26 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
+from tests.unit.broker.conftest import OpenServices
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
-from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.opening import open_services
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.steps import ELEMENTS_PER_STEP
 from tidelog.protocol.types import TopicPartition
 
-NOW_MS = 1_700_000_000_000
 MARKER = TransactionMarker(7, 0, 0, is_commit=True)
 
 
 @pytest.fixture
-async def services(tmp_path: Path) -> AsyncIterator[Services]:
-    opened = await open_services(BrokerConfig(data_dir=tmp_path, num_partitions=2), Metrics(), lambda: NOW_MS)
+async def services(open_here: OpenServices) -> Services:
+    opened = await open_here(num_partitions=2)
     await opened.topics.create("t")
     await opened.groups.make_topic()
-    yield opened
-    await opened.close()
+    return opened
 
 
 async def test_a_partition_that_fails_is_named_and_one_that_is_gone_needs_no_marker(

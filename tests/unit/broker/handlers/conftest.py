@@ -1,24 +1,21 @@
 """Handlers over real services on a temporary folder, asked through the codecs that the wire uses."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.broker.conftest import NOW_MS, Clock, OpenServices
 from tidelog.broker.cluster.catalog import Listener, Topic
-from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import ConnectionState
 from tidelog.broker.handlers.context import Handler, RequestContext
-from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.served_apis import build_handlers
 from tidelog.broker.services import Services
-from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.hot import (
     FetchPartition,
@@ -32,7 +29,6 @@ from tidelog.protocol.schema import ApiKey, decode_request, decode_response, enc
 from tidelog.protocol.steps import finish
 
 LISTENER = Listener("OUTSIDE", "advertised.example", 19092)
-NOW_MS = 1_700_000_000_000
 
 
 def make_batch(
@@ -47,16 +43,6 @@ def make_batch(
     for value in values:
         builder.append(timestamp_ms, None, value, ())
     return bytes(builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
-
-
-@dataclass
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    now_ms: int = NOW_MS
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 @dataclass
@@ -166,26 +152,13 @@ def fetch_request(
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def open_asker(tmp_path: Path, clock: Clock) -> AsyncIterator[Callable[..., Any]]:
-    """Opens services on the test's folder, again and again if wished; closes what is left open."""
-    opened: list[Services] = []
-
-    async def open_one(*, disk: Disk | None = None, **settings: Any) -> Asker:
+def open_asker(open_here: OpenServices, tmp_path: Path, clock: Clock) -> Callable[..., Any]:
+    async def open_one(**settings: Any) -> Asker:
         # Else each group of a test begins seconds later.
-        wanted = {"group_initial_rebalance_delay_ms": 0, **settings}
-        config = BrokerConfig(data_dir=tmp_path / "data", **wanted)
-        services = await open_services(config, Metrics(), clock, disk=disk)
-        opened.append(services)
-        return Asker(services, clock)
+        wanted = {"group_initial_rebalance_delay_ms": 0, "data_dir": tmp_path / "data", **settings}
+        return Asker(await open_here(**wanted), clock)
 
-    yield open_one
-    for services in opened:
-        await services.close()
+    return open_one
 
 
 @pytest.fixture

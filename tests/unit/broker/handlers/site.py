@@ -21,7 +21,8 @@ from uuid import UUID
 import yaml
 
 from tests.message_texts import KEYS, ConfigResource, answer_text, request_values
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import Asker, fetch_request
 from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Listener
 from tidelog.broker.configuration.broker_settings import ConfigSource
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER

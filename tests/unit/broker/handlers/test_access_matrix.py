@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from tests.message_texts import found_in
+from tests.unit.broker.conftest import Clock
 from tests.unit.broker.handlers.access_world import ALICE, CASES, Case, Client, Names, World
-from tests.unit.broker.handlers.conftest import Clock
 from tests.unit.broker.handlers.transactional import transactional_batch
 from tests.unit.broker.net.peers import request_frame
 from tidelog.broker.configuration.broker_config import BrokerConfig

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tests.waiting import until
 from tidelog.broker.handlers import fetch
 from tidelog.broker.storage.disk import Disk

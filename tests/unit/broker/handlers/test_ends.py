@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds

@@ -32,7 +32,10 @@ TOPIC = "flights"
 TOPIC_ID = UUID(int=7)
 NAMES = {
     **dict.fromkeys(("topic", "group", "consumers", "transaction", "fresh", "user"), TOPIC),
-    **{"topic_id": TOPIC_ID, "producer_id": 7, "producer_epoch": 0, "records": b""},
+    "topic_id": TOPIC_ID,
+    "producer_id": 7,
+    "producer_epoch": 0,
+    "records": b"",
 }
 
 

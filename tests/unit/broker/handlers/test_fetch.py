@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.handlers.fetch import SESSION_PARTITION_BYTES
 from tidelog.broker.storage.disk import ColdRead

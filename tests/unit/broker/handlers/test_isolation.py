@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import Asker, fetch_request
 from tests.waiting import until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import FetchPartitionResult, ProducePartitionResult, ProduceRequest

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, make_batch
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tidelog.broker.replicas.replica import Replica
 from tidelog.protocol.schema import ApiKey
 

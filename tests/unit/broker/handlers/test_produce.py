@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, Clock, make_batch
+from tests.unit.broker.conftest import NOW_MS, Clock
+from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
 from tidelog.broker.handlers.produce import STEP_COST_APPEND

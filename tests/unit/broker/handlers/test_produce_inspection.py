@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, make_batch
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tidelog.broker.handlers import produce_inspection
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer
 from tidelog.broker.storage import recompression

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import Asker, Clock
+from tests.unit.broker.conftest import Clock
+from tests.unit.broker.handlers.conftest import Asker
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.broker.handlers.conftest import Asker, Clock
+from tests.unit.broker.conftest import Clock
+from tests.unit.broker.handlers.conftest import Asker
 from tests.unit.broker.handlers.test_users import altered, upsertion
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.listener_settings import SecurityProtocol

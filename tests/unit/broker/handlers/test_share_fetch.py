@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import Asker, Clock, make_batch
+from tests.unit.broker.conftest import Clock
+from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tests.unit.broker.handlers.sharing import ACCEPT, REJECT, RELEASE, RENEW, Member
 from tests.unit.broker.handlers.transactional import TransactionalClient
 from tests.waiting import until

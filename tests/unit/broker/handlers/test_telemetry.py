@@ -5,7 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import LISTENER, Asker, Clock
+from tests.unit.broker.conftest import Clock
+from tests.unit.broker.handlers.conftest import LISTENER, Asker
 from tests.unit.broker.telemetry.payloads import payload
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import ConnectionState

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.broker.handlers.conftest import Asker, Clock, make_batch
+from tests.unit.broker.conftest import Clock
+from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tests.unit.broker.net.peers import Peer, produce_frame, request_frame
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker

@@ -12,9 +12,10 @@ from uuid import uuid4
 
 import pytest
 
+from tests.unit.broker.conftest import NOW_MS
 from tests.unit.broker.storage.support import flush
 from tests.unit.broker.storage.test_manager import TOPIC_ID, create, kill, manager
-from tests.unit.broker.test_services import NOW_MS, batch, lose_the_store, opened, stored
+from tests.unit.broker.test_services import batch, lose_the_store, opened, stored
 from tidelog.broker.cluster.catalog import Catalog, PartitionAssignment, Topic
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster_stores import STORE_FILE

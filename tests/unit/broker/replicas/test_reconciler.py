@@ -10,9 +10,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import Asker, Clock, make_batch
+from tests.unit.broker.conftest import NOW_MS, Clock
+from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tests.unit.broker.replicas.test_topic_making import BadDisk, folders
-from tests.unit.broker.test_services import NOW_MS, batch, opened, stored
+from tests.unit.broker.test_services import batch, opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import (
     BrokerRegistered,

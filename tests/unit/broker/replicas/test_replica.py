@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.broker import test_services
+from tests.unit.broker.conftest import OpenServices
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import PartitionAssignment
-from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.leader_writes import ACKS_ALL
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic
@@ -53,11 +51,10 @@ class Told:
 
 
 @pytest.fixture
-async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
-    services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), lambda: NOW_MS)
+async def replica(open_here: OpenServices) -> Replica:
+    services = await open_here()
     await services.topics.create("t")
-    yield services.replicas["t", 0]
-    await services.close()
+    return services.replicas["t", 0]
 
 
 async def test_the_high_watermark_is_the_durable_end(replica: Replica) -> None:
@@ -90,9 +87,9 @@ async def test_a_coordinator_gets_no_records_that_did_not_become_durable(replica
 
 @pytest.mark.parametrize("found_by", ["append", "flush", "checkpoint"])
 async def test_a_broken_invariant_takes_the_partition_offline_with_its_numbers(
-    tmp_path: Path, found_by: str
+    open_here: OpenServices, found_by: str
 ) -> None:
-    services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), lambda: NOW_MS)
+    services = await open_here()
     await services.topics.create("t")
     replica, other = services.replicas["t", 0], None
     await services.topics.create("other")
@@ -116,7 +113,6 @@ async def test_a_broken_invariant_takes_the_partition_offline_with_its_numbers(
     assert "fault of the broker" in event["advice"]
     assert replica.stopped == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await other.append_as_coordinator(batch(b"v"), NOW_MS)).base_offset == 0
-    await services.close()
 
 
 async def test_bytes_become_visible_with_the_watermark(replica: Replica) -> None:
@@ -178,9 +174,9 @@ async def test_batches_carry_the_epoch_they_were_written_in(replica: Replica) ->
 
 
 async def test_without_durable_acks_a_batch_is_readable_once_written_and_flushed_by_the_checkpoint(
-    tmp_path: Path,
+    open_here: OpenServices,
 ) -> None:
-    services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), lambda: NOW_MS)
+    services = await open_here()
     await services.topics.create("t", NewTopic(configs={"acks.all.durable": "false"}))
     replica, told = services.replicas["t", 0], Told()
     replica.watch(told)
@@ -192,11 +188,10 @@ async def test_without_durable_acks_a_batch_is_readable_once_written_and_flushed
     assert replica.read(Read(0, 1000, 2)).next_offset == 2
     await services.maintenance.checkpoint()
     assert (replica.ends, replica.log.recovery_point) == ((2, 2, 2, 2), 2)
-    await services.close()
 
 
-async def test_without_durable_acks_flush_messages_and_flush_ms_still_count(tmp_path: Path) -> None:
-    services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), lambda: NOW_MS)
+async def test_without_durable_acks_flush_messages_and_flush_ms_still_count(open_here: OpenServices) -> None:
+    services = await open_here()
     configs = {"acks.all.durable": "false", "flush.messages": "3", "flush.ms": "1"}
     await services.topics.create("t", NewTopic(configs=configs))
     replica, told = services.replicas["t", 0], Told()
@@ -208,12 +203,12 @@ async def test_without_durable_acks_flush_messages_and_flush_ms_still_count(tmp_
     assert (replica.ends, told.events) == ((3, 3, 3, 3), [7])
     replica.append_as_leader(batch(b"4"), NOW_MS)
     await until(lambda: replica.log.flushed_end_offset == 4)
-    await services.close()
 
 
-async def test_without_durable_acks_a_marker_is_valid_and_reported_once_it_is_durable(tmp_path: Path) -> None:
-    config = BrokerConfig(data_dir=tmp_path, acks_all_durable=False)
-    services = await open_services(config, Metrics(), lambda: NOW_MS)
+async def test_without_durable_acks_a_marker_counts_once_it_is_durable(
+    open_here: OpenServices,
+) -> None:
+    services = await open_here(acks_all_durable=False)
     await services.topics.create("t")
     replica = services.replicas["t", 0]
     producer_id = await services.producer_ids.next()
@@ -228,14 +223,12 @@ async def test_without_durable_acks_a_marker_is_valid_and_reported_once_it_is_du
     assert not marked.done()
     assert (await marked).base_offset == 1
     assert replica.ends == (3, 3, 3, 3)
-    await services.close()
 
 
 async def test_durable_acks_asked_for_again_flush_what_was_only_written_and_wait_for_that(
-    tmp_path: Path,
+    open_here: OpenServices,
 ) -> None:
-    config = BrokerConfig(data_dir=tmp_path, acks_all_durable=False)
-    services = await open_services(config, Metrics(), lambda: NOW_MS)
+    services = await open_here(acks_all_durable=False)
     await services.topics.create("t")
     replica, told = services.replicas["t", 0], Told()
     written = replica.append_as_leader(batch(b"v"), NOW_MS)
@@ -246,14 +239,12 @@ async def test_durable_acks_asked_for_again_flush_what_was_only_written_and_wait
     assert told.events == [7]
     replica.append_as_leader(batch(b"v"), NOW_MS)
     assert replica.ends == (2, 1, 1, 1)
-    await services.close()
 
 
 async def test_without_durable_acks_what_is_written_is_read_as_soon_as_there_is_no_follower_any_more(
-    tmp_path: Path,
+    open_here: OpenServices,
 ) -> None:
-    config = BrokerConfig(data_dir=tmp_path, acks_all_durable=False)
-    services = await open_services(config, Metrics(), lambda: NOW_MS)
+    services = await open_here(acks_all_durable=False)
     await services.topics.create("t")
     replica = services.replicas["t", 0]
     replica.lead(PartitionAssignment(1, 1, (1, 2), (1,)))
@@ -262,7 +253,6 @@ async def test_without_durable_acks_what_is_written_is_read_as_soon_as_there_is_
     replica.lead(PartitionAssignment(1, 2, (1,), (1,)))
     replica.append_as_leader(batch(b"2"), NOW_MS)
     assert replica.ends == (2, 0, 2, 2)
-    await services.close()
 
 
 class FullDisk(Disk):

@@ -13,8 +13,9 @@ from uuid import UUID
 import pytest
 
 from tests.ending_disk import EndingDisk
+from tests.unit.broker.conftest import Clock
 from tests.unit.broker.handlers.conftest import Asker
-from tests.unit.broker.test_services import Clock, batch, opened, stored
+from tests.unit.broker.test_services import batch, opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import Delta, TopicCreated
 from tidelog.broker.cluster.sqlite_store import SqliteStore

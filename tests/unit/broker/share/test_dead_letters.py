@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, make_batch
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tests.unit.broker.handlers.sharing import ACCEPT, REJECT, RELEASE, Member
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.share import dead_letters

@@ -182,8 +182,7 @@ class LogSite:
         self.log.close(clean=False)
 
     def start(self, how: str = "clean", saved_start: str = "") -> str:
-        """`clean`, `killed` or, with a recovery point that the log does not reach, `lost`; perhaps with a start
-        that was saved. What a recovery says."""
+        """`clean`, `killed` or `lost` (the log ends before the recovery point); a saved start."""
         point = {"clean": self.log.end_offset, "killed": self.log.recovery_point, "lost": 1_000_000}[how]
         self.log = open_log(
             self.folder,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import Asker, clock, fetch_request, make_batch, open_asker
+from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch, open_asker
 from tests.unit.broker.handlers.test_fetch import fetch
 from tidelog.broker.tiering import tiering
 from tidelog.protocol.records import iter_batches
@@ -14,7 +14,7 @@ from tidelog.protocol.schema import ApiKey
 from tidelog.remote_log.manifest import Manifest
 from tidelog.remote_log.object_store import ObjectStore, open_store
 
-__all__ = ["clock", "open_asker"]
+__all__ = ["open_asker"]
 HOUR_MS = 3_600_000
 TIERED = {"segment_bytes": "300", "remote_storage_enable": "true", "local_retention_bytes": "300"}
 OpenTiered = Callable[..., Any]

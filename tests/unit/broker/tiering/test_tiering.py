@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from tests.conformance.commands import typist
-from tests.unit.broker.handlers.conftest import NOW_MS, make_batch
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import make_batch
 from tests.unit.broker.storage.support import batch
 from tests.unit.broker.tiering.conftest import (
     TIERED,

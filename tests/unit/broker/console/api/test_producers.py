@@ -2,7 +2,8 @@
 
 from unittest.mock import AsyncMock
 
-from tests.unit.broker.handlers.conftest import Asker, Clock, make_batch
+from tests.unit.broker.conftest import Clock
+from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tidelog.broker.console.api.producers import Producers, ProducersAsked, listed
 from tidelog.broker.console.views.condition import Conditions
 from tidelog.protocol.schema import ApiKey

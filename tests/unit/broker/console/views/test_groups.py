@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, make_batch
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tests.unit.broker.handlers.test_group_membership import joined, sync
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.views import groups

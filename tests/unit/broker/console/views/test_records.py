@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker
+from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import Asker
 from tests.unit.broker.handlers.transactional import TransactionalClient
 from tests.waiting import until
 from tidelog.broker.console.api.records import ReadSome, search_route
