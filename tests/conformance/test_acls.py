@@ -283,26 +283,35 @@ async def test_our_clients_raise_for_what_is_no_longer_allowed_and_go_on_once_it
             assert await allowed(consumer) == b"allowed again"
 
 
-async def test_a_topic_that_was_forbidden_is_read_once_it_is_allowed(secured: RunningBroker) -> None:
+async def test_a_topic_that_was_forbidden_is_read_once_it_is_allowed_and_others_before(
+    secured: RunningBroker, topic: str
+) -> None:
     """Subscribed to without a group, and in a group."""
+    others: list[bytes | None] = []
+
+    async def read(consumer: Consumer) -> None:
+        while True:
+            others.append((await consumer.getone()).value)
+
     secured.run(secured.broker.services.topics.create("later"))
     group = may(ours.Operation.READ, "later")._replace(resource_type=ours.ResourceType.GROUP)
     await asyncio.to_thread(secured.run, secured.broker.services.acls.create([group]))
     cluster = ClusterConfig(**way(secured).ours(), retry_backoff_ms=10, retry_backoff_max_ms=20)
     begin = {"cluster": cluster, "auto_offset_reset": "earliest"}
-    async with Consumer(**begin) as alone, Consumer("later", group_id="later", **begin) as member:
+    async with Consumer(**begin) as alone, Consumer("later", topic, group_id="later", **begin) as member:
         alone.assign([OurPartition("later", 0)])
-        for consumer in (alone, member):
-            with pytest.raises(TopicAuthorizationFailedError):
-                async with asyncio.timeout(DEADLINE_SECONDS):
-                    await consumer.getone()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            for consumer in (alone, member):
+                with pytest.raises(TopicAuthorizationFailedError):
+                    await read(consumer)
+            assert (others or [await allowed(member)]) == [b"first"]
         both = [may(ours.Operation.WRITE, "later"), may(ours.Operation.READ, "later")]
         await asyncio.to_thread(secured.run, secured.broker.services.acls.create(both))
         async with Producer(cluster=cluster) as producer:
-            await producer.send_and_wait("later", b"first")
+            await producer.send_and_wait("later", b"later")
         async with asyncio.timeout(DEADLINE_SECONDS):
             for consumer in (alone, member):
-                assert await allowed(consumer) == b"first"
+                assert await allowed(consumer) == b"later"
 
 
 async def allowed(consumer: Consumer) -> bytes | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from faults.wire import Wire
 from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import (
@@ -20,6 +21,7 @@ from tidelog.client import (
     TopicPartition,
     UnknownTopicError,
 )
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
 
@@ -143,22 +145,28 @@ async def test_seeks_pauses_and_limits_do_what_they_say(site: Site) -> None:
             consumer.seek(TopicPartition(TOPIC, 9), 0)
 
 
-async def test_an_offset_that_the_log_does_not_hold_follows_the_policy(site: Site) -> None:
+@pytest.mark.parametrize("offset", [2, 99])
+async def test_an_offset_that_the_log_does_not_hold_follows_the_policy(site: Site, offset: int) -> None:
     await site.create()
     async with site.producer() as producer:
-        await producer.send_and_wait(TOPIC, b"only")
+        for number in range(7):
+            await producer.send_and_wait(TOPIC, b"%d" % number)
+    async with Wire.connected(site.broker.port) as wire:
+        assert await wire.delete_records(TOPIC, {0: 6}) == [ErrorCode.NONE]
     async with site.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
-        consumer.seek(FIRST, 99)
-        assert (await consumer.getone()).value == b"only"
+        consumer.seek(FIRST, offset)
+        assert (await consumer.getone()).value == b"6"
+        assert await consumer.beginning_offsets([FIRST]) == {FIRST: 6}
     async with site.consumer(TOPIC, auto_offset_reset="none") as consumer:
         with pytest.raises(NoOffsetError):
             await consumer.getone()
-        consumer.seek(FIRST, 99)
+        consumer.seek(FIRST, offset)
         for _ in range(2):
-            with pytest.raises(OffsetOutOfRangeError, match="99"):
+            with pytest.raises(OffsetOutOfRangeError, match=f"{offset}"):
                 await consumer.getone()
-        consumer.seek(FIRST, 0)
-        assert (await consumer.getone()).value == b"only"
+        assert await consumer.position(FIRST) == offset
+        consumer.seek(FIRST, 6)
+        assert (await consumer.getone()).value == b"6"
 
 
 async def test_a_record_that_cannot_be_deserialized_is_named_and_can_be_skipped(site: Site) -> None:

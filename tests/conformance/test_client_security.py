@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,28 +12,19 @@ from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.round_trips import Way, assert_makes_a_round_trip
 from tests.conformance.scram_users import add_users
-from tests.waiting import DEADLINE_SECONDS
-from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.client import (
     Admin,
     AuthenticationError,
-    AuthorizationError,
     BrokerUnavailableError,
     ClusterConfig,
     Consumer,
-    GroupAuthorizationFailedError,
     NewTopic,
     Producer,
-    TopicAuthorizationFailedError,
     TopicPartition,
-    TransactionalIdAuthorizationFailedError,
 )
-from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD = "ann,=ü", 'pä="ss,w\\ord'
-BOB = {"sasl_plain_username": "bob"}
-"""A user who may do what ACLs allow, which is nothing at first."""
 SESSION_MS = 4_000
 """Longer than the second that has to pass between two authentications of a connection."""
 
@@ -64,10 +54,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         sasl_enabled_mechanisms=MECHANISMS,
         connection_failed_authentication_delay_ms=1,
         group_initial_rebalance_delay_ms=0,
-        authorizer_class_name=STANDARD_AUTHORIZER,
-        super_users=f"User:{USER}",
     )
-    add_users(running, PASSWORD, USER, "bob")
+    add_users(running, PASSWORD, USER)
     yield Secured(running, certificates.authority)
     running.stop()
 
@@ -144,57 +132,6 @@ async def test_records_keep_their_order_and_connections_stay_while_sessions_end(
             await asyncio.sleep(0)
         assert producer.metrics()["record-retry-total"] == 0
     assert values == [b"%d" % each for each in range(sent)]
-
-
-@contextmanager
-def allowed(secured: Secured, *what: tuple[ResourceType, str, Operation]) -> Iterator[None]:
-    """Bob may do this within the block."""
-    acls = [
-        Acl(resource, PatternType.LITERAL, name, "User:bob", "*", operation, Permission.ALLOW)
-        for resource, name, operation in what
-    ]
-    secured.running.run(secured.running.broker.services.acls.create(acls))
-    yield
-    secured.running.run(secured.running.broker.services.acls.delete(acls))
-
-
-async def test_what_a_user_may_not_do_is_an_error_of_its_kind(secured: Secured) -> None:
-    bob = way(secured, "PLAIN", **BOB)
-    async with Admin(cluster=way(secured, "PLAIN")) as admin:
-        await admin.create_topics([NewTopic("theirs", 1, 1)])
-    async with Admin(cluster=bob) as admin:
-        with pytest.raises(AuthorizationError):
-            await admin.create_topics([NewTopic("new", 1, 1)])
-        with pytest.raises(TopicAuthorizationFailedError):
-            await admin.describe_topics(["theirs"])
-    with pytest.raises(TransactionalIdAuthorizationFailedError):
-        await Producer(cluster=bob, transactional_id="id").start()
-    group: dict[str, Any] = {"cluster": bob, "group_id": "group", "auto_offset_reset": "earliest"}
-    async with Consumer("theirs", **group) as consumer:
-        with pytest.raises(GroupAuthorizationFailedError):
-            await consumer.getone()
-    with allowed(secured, (ResourceType.GROUP, "group", Operation.READ)):
-        async with Consumer("theirs", **group) as consumer:
-            with pytest.raises(TopicAuthorizationFailedError):
-                await consumer.getone()
-
-
-async def test_a_forbidden_topic_is_an_error_once_and_the_others_stay_readable(secured: Secured) -> None:
-    async with Admin(cluster=way(secured, "PLAIN")) as admin:
-        await admin.create_topics([NewTopic(name, 1, 1) for name in ("closed", "open")])
-    async with Producer(cluster=way(secured, "PLAIN")) as producer:
-        await producer.send_and_wait("open", b"v")
-    needed = (ResourceType.GROUP, "readers", Operation.READ), (ResourceType.TOPIC, "open", Operation.READ)
-    group: dict[str, Any] = {"group_id": "readers", "auto_offset_reset": "earliest"}
-    with allowed(secured, *needed):
-        async with Consumer("closed", "open", cluster=way(secured, "PLAIN", **BOB), **group) as consumer:
-            with pytest.raises(TopicAuthorizationFailedError, match="'closed'"):
-                await consumer.getone()
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                while True:
-                    with suppress(TopicAuthorizationFailedError):
-                        assert (await consumer.getone()).value == b"v"
-                        break
 
 
 def test_commands_take_a_file_of_properties(

@@ -15,12 +15,10 @@ from tidelog.client import (
     Admin,
     BrokerError,
     Consumer,
-    ConsumerGroupMetadata,
     Delivery,
     Producer,
     ProducerFencedError,
     TopicPartition,
-    TransactionAbortableError,
     TransactionAbortedError,
     TransactionStateError,
 )
@@ -135,29 +133,6 @@ async def test_the_context_manager_commits_at_the_end_and_aborts_on_an_exception
     assert values == [b"committed", b"committed too"]
 
 
-async def test_records_outside_a_transaction_and_calls_in_the_wrong_order_are_refused(
-    broker: EmbeddedBroker,
-) -> None:
-    topic = await broker.create_topic()
-    async with producer(broker) as writer:
-        with pytest.raises(TransactionStateError, match="has no transaction"):
-            await writer.send(topic, b"outside")
-        with pytest.raises(TransactionStateError, match="has no transaction"):
-            await writer.commit_transaction()
-        await writer.begin_transaction()
-        with pytest.raises(TransactionStateError, match="is in a transaction"):
-            await writer.begin_transaction()
-        await writer.send(topic, b"inside")
-        await writer.send(topic, b"inside")
-        await writer.commit_transaction()
-        with pytest.raises(TransactionStateError, match="has no transaction"):
-            await writer.send(topic, b"outside")
-    assert await committed(broker, topic) == [b"inside"] * 2
-    async with Producer(bootstrap_servers=broker.bootstrap_servers) as plain:
-        with pytest.raises(ValueError, match="transactional_id"):
-            await plain.begin_transaction()
-
-
 @pytest.mark.usefixtures("versions")
 async def test_a_zombie_is_fenced_for_good_and_its_records_are_never_read(broker: EmbeddedBroker) -> None:
     topic = await broker.create_topic()
@@ -172,28 +147,6 @@ async def test_a_zombie_is_fenced_for_good_and_its_records_are_never_read(broker
             with pytest.raises(ProducerFencedError):
                 await call()
     assert await committed(broker, topic) == [b"successor"]
-
-
-@pytest.mark.usefixtures("versions")
-async def test_after_a_record_that_is_refused_only_an_abort_is_allowed_and_the_next_transaction_works(
-    broker: EmbeddedBroker,
-) -> None:
-    topic = await broker.create_topic(configs={"max.message.bytes": "500"})
-    async with producer(broker) as writer:
-        await writer.begin_transaction()
-        await writer.send_and_wait(topic, b"good")
-        refused = await writer.send(topic, b"x" * 1_000)
-        with pytest.raises(TransactionAbortableError, match="abort_transaction"):
-            await writer.commit_transaction()
-        assert refused.exception() is not None
-        with pytest.raises(TransactionAbortableError):
-            await writer.send(topic, b"more")
-        with pytest.raises(TransactionAbortableError):
-            await writer.begin_transaction()
-        await writer.abort_transaction()
-        async with writer.transaction():
-            await writer.send(topic, b"after")
-    assert await committed(broker, topic) == [b"after"]
 
 
 @pytest.mark.usefixtures("versions")
@@ -258,23 +211,6 @@ async def test_offsets_and_results_are_committed_together_exactly_once_over_a_cr
         await process(10)
     await process(len(inputs))
     assert await committed(broker, target) == inputs
-
-
-@pytest.mark.usefixtures("versions")
-async def test_a_member_that_lost_its_group_cannot_commit_offsets(broker: EmbeddedBroker) -> None:
-    topic = await broker.create_topic()
-    async with producer(broker) as writer:
-        await writer.begin_transaction()
-        await writer.send(topic, b"of a lost member")
-        stale = ConsumerGroupMetadata("group", 3, "a member that is not known")
-        with pytest.raises(TransactionAbortableError):
-            await writer.send_offsets_to_transaction({TopicPartition(topic, 0): 1}, stale)
-        with pytest.raises(TransactionAbortableError):
-            await writer.commit_transaction()
-        await writer.abort_transaction()
-        async with writer.transaction():
-            await writer.send(topic, b"next")
-    assert await committed(broker, topic) == [b"next"]
 
 
 async def test_a_producer_that_is_closed_aborts_its_transaction(broker: EmbeddedBroker) -> None:

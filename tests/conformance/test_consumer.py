@@ -1,37 +1,13 @@
-"""Our consumer against our broker: sessions that are kept and ended, and a log whose beginning moves."""
+"""Our consumer against our broker: sessions that are kept and ended, and a topic that is made again."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from faults.wire import Wire
 from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import OffsetOutOfRangeError, TopicPartition
-from tidelog.protocol.errors import ErrorCode
-
-
-async def delete_before(site: Site, offset: int) -> None:
-    async with Wire.connected(site.broker.port) as wire:
-        assert await wire.delete_records(TOPIC, {0: offset}) == [ErrorCode.NONE]
-
-
-async def test_records_that_were_deleted_under_a_reader_follow_the_policy(site: Site) -> None:
-    await site.create()
-    async with site.producer() as producer:
-        for number in range(10):
-            await producer.send_and_wait(TOPIC, b"%d" % number)
-    await delete_before(site, 6)
-    async with site.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
-        consumer.seek(FIRST, 2)
-        assert [(await consumer.getone()).value for _ in range(4)] == [b"6", b"7", b"8", b"9"]
-        assert await consumer.beginning_offsets([FIRST]) == {FIRST: 6}
-    async with site.consumer(TOPIC, auto_offset_reset="none") as consumer:
-        consumer.seek(FIRST, 2)
-        with pytest.raises(OffsetOutOfRangeError, match="2"):
-            await consumer.getone()
-        assert await consumer.position(FIRST) == 2
 
 
 async def test_a_session_reads_many_partitions_through_a_restart_and_cut_connections(site: Site) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -150,6 +151,8 @@ async def test_a_topic_or_group_that_may_not_be_used_can_be_aborted(
 ) -> None:
     script = Transactions(broker, **{step: code})
     async with Producer(bootstrap_servers=broker.address, transactional_id="id", **QUICK) as producer:
+        with pytest.raises(TransactionStateError, match="has no transaction"):
+            await producer.send(TOPIC, b"x")
         await producer.begin_transaction()
         if step in ("produce", "add"):
             with pytest.raises((TopicAuthorizationFailedError, TransactionAbortedError)):
@@ -160,9 +163,14 @@ async def test_a_topic_or_group_that_may_not_be_used_can_be_aborted(
                     {TopicPartition(TOPIC, 0): 1}, ConsumerGroupMetadata("group")
                 )
             assert isinstance(caught.value.__cause__, cause)
-        with pytest.raises(TransactionAbortableError) as caught:
-            await producer.commit_transaction()
-        assert isinstance(caught.value.__cause__, cause)
+        for refused in (
+            producer.commit_transaction,
+            producer.begin_transaction,
+            partial(producer.send, TOPIC),
+        ):
+            with pytest.raises(TransactionAbortableError) as caught:
+                await refused()
+            assert isinstance(caught.value.__cause__, cause)
         script.codes.clear()
         await producer.abort_transaction()
         async with producer.transaction():

@@ -207,8 +207,10 @@ async def test_wrong_arguments_send_nothing_and_spoil_nothing(
         assert [value for _, _, values in batches(broker) for value in values] == [b"first", b"last"]
 
 
-async def test_a_topic_that_cannot_be_a_name_is_refused() -> None:
+async def test_a_topic_that_cannot_be_a_name_and_a_transaction_without_an_id_are_refused() -> None:
     async with ScriptedBroker() as broker, producer(broker) as it:
+        with pytest.raises(ValueError, match="transactional_id"):
+            await it.begin_transaction()
         with pytest.raises(TypeError, match=r"expected a str as topic name, got \['t'\]"):
             await it.send([TOPIC], b"x")  # type: ignore[arg-type]
 
