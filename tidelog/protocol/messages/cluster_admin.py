@@ -17,12 +17,12 @@ class AlterReplicaLogDirsRequestTopic(Struct):
 
 
 class AlterReplicaLogDirsRequestDir(Struct):
-    path: str
+    path: str  # Absolute; only the one data folder of the broker is accepted.
     topics: list[AlterReplicaLogDirsRequestTopic]
 
 
 class AlterReplicaLogDirsRequest(Struct, flexible="2+"):
-    dirs: list[AlterReplicaLogDirsRequestDir]
+    dirs: list[AlterReplicaLogDirsRequestDir]  # Of several folders for one partition the last counts.
 
 
 class AlterReplicaLogDirsResponseResult(Struct):
@@ -36,14 +36,14 @@ class AlterReplicaLogDirsResponse(Struct, flexible="2+"):
 
 
 class DescribeLogDirsRequest(Struct, flexible="2+"):
-    topics: list[PartitionsByName] | None
+    topics: list[PartitionsByName] | None  # Null: all topics.
 
 
 class DescribeLogDirsResponsePartition(Struct):
     partition_index: Int32
-    partition_size: Int64
-    offset_lag: Int64  # How many records the replica is behind.
-    is_future_key: bool  # Whether it is a copy that will replace the replica.
+    partition_size: Int64  # Bytes of the log's segments.
+    offset_lag: Int64  # How many records the replica is behind; always 0 here.
+    is_future_key: bool  # Whether it is a copy that will replace the replica; always false here.
 
 
 class DescribeLogDirsResponseTopic(Struct):
@@ -53,22 +53,22 @@ class DescribeLogDirsResponseTopic(Struct):
 
 class DescribeLogDirsResponseResult(Struct):
     error_code: Int16
-    log_dir: str
-    topics: list[DescribeLogDirsResponseTopic]
-    total_bytes: Int64 = field("4+", default=-1, ignorable=True)
-    usable_bytes: Int64 = field("4+", default=-1, ignorable=True)
+    log_dir: str  # The absolute path of the data folder.
+    topics: list[DescribeLogDirsResponseTopic]  # Only those with a replica in the folder.
+    total_bytes: Int64 = field("4+", default=-1, ignorable=True)  # Size of the volume; -1: unknown.
+    usable_bytes: Int64 = field("4+", default=-1, ignorable=True)  # Free space on the volume; -1: unknown.
 
 
 class DescribeLogDirsResponse(Struct, flexible="2+"):
     throttle_time_ms: Int32
     error_code: Int16 = field("3+", ignorable=True)
-    results: list[DescribeLogDirsResponseResult]
+    results: list[DescribeLogDirsResponseResult]  # One, of the data folder.
 
 
 class ElectLeadersRequest(Struct, flexible="2+"):
     election_type: Int8 = field("1+")  # 0: preferred replica, 1: any replica that is left.
-    topic_partitions: list[PartitionsByName] | None
-    timeout_ms: Int32 = field(default=60_000)
+    topic_partitions: list[PartitionsByName] | None  # Null: all partitions.
+    timeout_ms: Int32 = field(default=60_000)  # How long the election may take; ignored here.
 
 
 class ElectLeadersResponsePartitionResult(Struct):
@@ -90,7 +90,7 @@ class ElectLeadersResponse(Struct, flexible="2+"):
 
 class AlterPartitionReassignmentsRequestPartition(Struct):
     partition_index: Int32
-    replicas: list[Int32] | None = field(default=None)  # Null: cancel the move.
+    replicas: list[Int32] | None = field(default=None)  # The first leads if it can. Null: cancel the move.
 
 
 class AlterPartitionReassignmentsRequestTopic(Struct):
@@ -99,8 +99,8 @@ class AlterPartitionReassignmentsRequestTopic(Struct):
 
 
 class AlterPartitionReassignmentsRequest(Struct, flexible="0+"):
-    timeout_ms: Int32 = field(default=60_000)
-    allow_replication_factor_change: bool = field("1+", default=True)
+    timeout_ms: Int32 = field(default=60_000)  # How long the change may take; ignored here.
+    allow_replication_factor_change: bool = field("1+", default=True)  # False: their number must stay.
     topics: list[AlterPartitionReassignmentsRequestTopic]
 
 
@@ -117,7 +117,7 @@ class AlterPartitionReassignmentsResponseResponse(Struct):
 
 class AlterPartitionReassignmentsResponse(Struct, flexible="0+"):
     throttle_time_ms: Int32
-    allow_replication_factor_change: bool = field("1+", default=True, ignorable=True)
+    allow_replication_factor_change: bool = field("1+", default=True, ignorable=True)  # Always true here.
     error_code: Int16
     error_message: str | None
     responses: list[AlterPartitionReassignmentsResponseResponse]
@@ -129,15 +129,15 @@ class ListPartitionReassignmentsRequestTopic(Struct):
 
 
 class ListPartitionReassignmentsRequest(Struct, flexible="0+"):
-    timeout_ms: Int32 = field(default=60_000)
-    topics: list[ListPartitionReassignmentsRequestTopic] | None = field(default=None)
+    timeout_ms: Int32 = field(default=60_000)  # How long the look-up may take; ignored here.
+    topics: list[ListPartitionReassignmentsRequestTopic] | None = field(default=None)  # Null: all topics.
 
 
 class ListPartitionReassignmentsResponsePartition(Struct):
     partition_index: Int32
-    replicas: list[Int32]
-    adding_replicas: list[Int32]
-    removing_replicas: list[Int32]
+    replicas: list[Int32]  # All of them, also those that are added or removed.
+    adding_replicas: list[Int32]  # Those that get a copy now.
+    removing_replicas: list[Int32]  # Those that go once the others are in sync.
 
 
 class ListPartitionReassignmentsResponseTopic(Struct):
@@ -149,16 +149,16 @@ class ListPartitionReassignmentsResponse(Struct, flexible="0+"):
     throttle_time_ms: Int32
     error_code: Int16
     error_message: str | None
-    topics: list[ListPartitionReassignmentsResponseTopic]
+    topics: list[ListPartitionReassignmentsResponseTopic]  # Only what is being reassigned now.
 
 
 class ListConfigResourcesRequest(Struct, flexible="0+"):
-    resource_types: list[Int8] = field("1+")
+    resource_types: list[Int8] = field("1+")  # 2: topic, 4: broker, 16: metrics, 32: group; empty: all.
 
 
 class ListConfigResourcesResponseConfigResource(Struct):
     resource_name: str
-    resource_type: Int8 = field("1+", default=16, ignorable=True)
+    resource_type: Int8 = field("1+", default=16, ignorable=True)  # As in the request; 16 in version 0.
 
 
 class ListConfigResourcesResponse(Struct, flexible="0+"):
@@ -177,26 +177,26 @@ class DescribeQuorumRequestTopic(Struct):
 
 
 class DescribeQuorumRequest(Struct, flexible="0+"):
-    topics: list[DescribeQuorumRequestTopic]
+    topics: list[DescribeQuorumRequestTopic]  # Only partition 0 of __cluster_metadata exists.
 
 
 class DescribeQuorumResponseCurrentVoter(Struct):
-    replica_id: Int32
-    replica_directory_id: UUID = field("2+", ignorable=True)  # The log directory of the replica.
-    log_end_offset: Offset
-    last_fetch_timestamp: TimestampMs = field("1+", default=-1, ignorable=True)
-    last_caught_up_timestamp: TimestampMs = field("1+", default=-1, ignorable=True)
+    replica_id: Int32  # The id of the controller.
+    replica_directory_id: UUID = field("2+", ignorable=True)  # The log directory; the zero uuid here.
+    log_end_offset: Offset  # The revision of the catalog.
+    last_fetch_timestamp: TimestampMs = field("1+", default=-1, ignorable=True)  # -1: unknown, as here.
+    last_caught_up_timestamp: TimestampMs = field("1+", default=-1, ignorable=True)  # -1: unknown, as here.
 
 
 class DescribeQuorumResponsePartition(Struct):
     partition_index: Int32
     error_code: Int16
     error_message: str | None = field("2+", ignorable=True)
-    leader_id: Int32
-    leader_epoch: LeaderEpoch
-    high_watermark: Offset  # The end of what all in-sync replicas have.
-    current_voters: list[DescribeQuorumResponseCurrentVoter]
-    observers: list[DescribeQuorumResponseCurrentVoter]
+    leader_id: Int32  # The controller; -1: there is none now.
+    leader_epoch: LeaderEpoch  # Always 0 here.
+    high_watermark: Offset  # The revision of the catalog.
+    current_voters: list[DescribeQuorumResponseCurrentVoter]  # The controller alone.
+    observers: list[DescribeQuorumResponseCurrentVoter]  # Always empty here.
 
 
 class DescribeQuorumResponseTopic(Struct):
@@ -211,7 +211,7 @@ class DescribeQuorumResponseListener(Struct):
 
 
 class DescribeQuorumResponseNode(Struct):
-    node_id: Int32 = field("2+")
+    node_id: Int32 = field("2+")  # Of each broker of the cluster.
     listeners: list[DescribeQuorumResponseListener] = field("2+")
 
 
@@ -224,13 +224,13 @@ class DescribeQuorumResponse(Struct, flexible="0+"):
 
 class UpdateFeaturesRequestFeatureUpdate(Struct):
     feature: str
-    max_version_level: Int16
-    allow_downgrade: bool = field("0")
-    upgrade_type: Int8 = field("1+", default=1)  # 1: upgrade, 2: safe downgrade, 3: unsafe downgrade.
+    max_version_level: Int16  # The version that is to hold; only the present one is accepted.
+    allow_downgrade: bool = field("0")  # Whether it may be lower than now; ignored here.
+    upgrade_type: Int8 = field("1+", default=1)  # 1: upgrade, 2: safe downgrade, 3: unsafe; ignored here.
 
 
 class UpdateFeaturesRequest(Struct, flexible="0+"):
-    timeout_ms: Int32 = field(default=60_000)
+    timeout_ms: Int32 = field(default=60_000)  # How long the change may take; ignored here.
     feature_updates: list[UpdateFeaturesRequestFeatureUpdate]
     validate_only: bool = field("1+")  # Check the request, change nothing.
 
@@ -249,7 +249,7 @@ class UpdateFeaturesResponse(Struct, flexible="0+"):
 
 
 class UnregisterBrokerRequest(Struct, flexible="0+"):
-    broker_id: Int32
+    broker_id: Int32  # Of a broker that is gone for ever.
 
 
 class UnregisterBrokerResponse(Struct, flexible="0+"):

@@ -7,6 +7,12 @@ that encoding takes; `Field` and `Message`, which the emitter reads; and the mea
 To a type checker a class is what decoding returns: every declared field is present. `DictOf[X]` is a dict of
 the fields of X, where a missing field gets its default (`tests/tidy/mypy_messages.py` tells mypy).
 
+What many messages have: `error_code` is a code of `protocol.errors`, 0 for none, and `error_message` says
+why, or is null. For `throttle_time_ms` the broker reads nothing more from a client above its quota. A
+`topic_id` stays with its topic, also if another topic gets the name (KIP-516). In `*authorized_operations`
+bit n stands for operation n of `protocol.acls.Operation`; the least int32: not asked for (KIP-430).
+Timestamps are milliseconds since 1970. Any other field has a sentence where its name does not say everything.
+
 Invariants: the import of a declaration reads no field; that is done when its first codec is made. The default
 of a field without one is its type's zero: 0, False, "", b"", [], the zero uuid, or a struct of defaults.
 

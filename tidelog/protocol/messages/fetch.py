@@ -12,26 +12,25 @@ from tidelog.protocol.types import LeaderEpoch, Offset, ProducerId, TimestampMs
 
 
 class FetchRequestReplicaState(Struct):
-    replica_id: Int32 = field("15+", default=-1)
+    replica_id: Int32 = field("15+", default=-1)  # The broker that follows; -1: a consumer.
     replica_epoch: Int64 = field("15+", default=-1)  # Of the start of the broker that follows.
 
 
 class FetchRequestPartition(Struct):
     partition: Int32
-    current_leader_epoch: LeaderEpoch = field("9+", default=-1, ignorable=True)
-    fetch_offset: Offset
-    # Of the last record of a follower; it shows where the logs part.
-    last_fetched_epoch: Int32 = field("12+", default=-1)
-    log_start_offset: Offset = field("5+", default=-1, ignorable=True)  # The oldest offset that can be read.
-    partition_max_bytes: Int32
-    replica_directory_id: UUID = field("17+", ignorable=True, tag=0)  # The log directory of the replica.
-    high_watermark: Offset = field("18+", default=0x7FFFFFFFFFFFFFFF, ignorable=True, tag=1)
+    current_leader_epoch: LeaderEpoch = field("9+", default=-1, ignorable=True)  # The reader's; -1: no check.
+    fetch_offset: Offset  # The first offset to read; of a follower the end of its log.
+    last_fetched_epoch: Int32 = field("12+", default=-1)  # Of its last record, to find where logs part.
+    log_start_offset: Offset = field("5+", default=-1, ignorable=True)  # Of a follower's log; -1: a consumer.
+    partition_max_bytes: Int32  # The first batch of an answer comes whole, however large.
+    replica_directory_id: UUID = field("17+", ignorable=True, tag=0)  # The follower's folder; ignored here.
+    high_watermark: Offset = field("18+", default=0x7FFFFFFFFFFFFFFF, ignorable=True, tag=1)  # Ignored here.
 
 
 class FetchRequestTopic(Struct):
     topic: str = field("0-12", ignorable=True)
-    topic_id: UUID = field("13+", ignorable=True)
-    partitions: list[FetchRequestPartition]
+    topic_id: UUID = field("13+", ignorable=True)  # In place of the name (KIP-516).
+    partitions: list[FetchRequestPartition]  # In a session only those that are new or changed.
 
 
 class FetchRequestForgottenTopicsData(Struct):
@@ -41,29 +40,28 @@ class FetchRequestForgottenTopicsData(Struct):
 
 
 class FetchRequest(Struct, flexible="12+"):
-    cluster_id: str | None = field("12+", default=None, ignorable=True, tag=0)
+    cluster_id: str | None = field("12+", default=None, ignorable=True, tag=0)  # Null: unknown; ignored here.
     replica_id: Int32 = field("0-14", default=-1)  # The broker that follows; -1: a consumer.
-    replica_state: FetchRequestReplicaState = field("15+", tag=1)
+    replica_state: FetchRequestReplicaState = field("15+", tag=1)  # In place of replica_id (KIP-903).
     max_wait_ms: Int32  # How long the broker may wait for min_bytes.
-    min_bytes: Int32
-    max_bytes: Int32 = field("3+", default=0x7FFFFFFF, ignorable=True)
+    min_bytes: Int32  # Of records to wait for; 0: answer at once.
+    max_bytes: Int32 = field("3+", default=0x7FFFFFFF, ignorable=True)  # Of the records of all partitions.
     isolation_level: Int8 = field("4+", ignorable=True)  # 0: read_uncommitted, 1: read_committed.
     session_id: Int32 = field("7+", ignorable=True)  # Of a fetch session; 0: none yet.
-    # Which request of the session; -1: no session, 0: a new one.
-    session_epoch: Int32 = field("7+", default=-1, ignorable=True)
+    session_epoch: Int32 = field("7+", default=-1, ignorable=True)  # Counts requests; 0: begin, -1: none.
     topics: list[FetchRequestTopic]
     forgotten_topics_data: list[FetchRequestForgottenTopicsData] = field("7+")  # What leaves the session.
     rack_id: str = field("11+", ignorable=True)  # Where the reader is, so that a near replica can serve it.
 
 
 class FetchResponseDivergingEpoch(Struct):
-    epoch: Int32 = field("12+", default=-1)
+    epoch: Int32 = field("12+", default=-1)  # The leader's largest epoch up to the reader's; -1: no cut.
     end_offset: Offset = field("12+", default=-1)  # Where the follower must cut its log.
 
 
 class FetchResponseSnapshotId(Struct):
-    end_offset: Offset = field(default=-1)
-    epoch: Int32 = field(default=-1)
+    end_offset: Offset = field(default=-1)  # Where to begin over; -1: none, as always here.
+    epoch: Int32 = field(default=-1)  # -1: none, as always here.
 
 
 class FetchResponseAbortedTransaction(Struct):
@@ -77,12 +75,13 @@ class FetchResponsePartition(Struct):
     high_watermark: Offset  # The end of what all in-sync replicas have.
     last_stable_offset: Offset = field("4+", default=-1, ignorable=True)  # Before it no transaction is open.
     log_start_offset: Offset = field("5+", default=-1, ignorable=True)  # The oldest offset that can be read.
-    diverging_epoch: FetchResponseDivergingEpoch = field("12+", tag=0)
-    current_leader: CurrentLeader = field("12+", tag=1)
-    snapshot_id: FetchResponseSnapshotId = field("12+", tag=2)
+    diverging_epoch: FetchResponseDivergingEpoch = field("12+", tag=0)  # Where the reader's log parts.
+    current_leader: CurrentLeader = field("12+", tag=1)  # If another broker leads, or in another epoch.
+    snapshot_id: FetchResponseSnapshotId = field("12+", tag=2)  # Of logs of metadata; never set here.
+    # Those with records in this answer; null unless the request is read_committed.
     aborted_transactions: list[FetchResponseAbortedTransaction] | None = field("4+", ignorable=True)
     preferred_read_replica: Int32 = field("11+", default=-1)  # Where the consumer should read; -1: here.
-    records: Records | None
+    records: Records | None  # Whole batches; the first may begin before fetch_offset.
 
 
 class FetchResponseResponse(Struct):
@@ -95,14 +94,14 @@ class FetchResponse(Struct, flexible="12+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("7+", ignorable=True)
     session_id: Int32 = field("7+")  # 0: the broker keeps no session.
-    responses: list[FetchResponseResponse]
-    node_endpoints: list[NodeEndpoint] = field("16+", tag=0)
+    responses: list[FetchResponseResponse]  # In a session only partitions with something new.
+    node_endpoints: list[NodeEndpoint] = field("16+", tag=0)  # Of each leader that current_leader names.
 
 
 class ListOffsetsRequestPartition(Struct):
     partition_index: Int32
-    current_leader_epoch: LeaderEpoch = field("4+", default=-1, ignorable=True)
-    timestamp: TimestampMs  # -1: the latest offset, -2: the earliest, -3: that of the largest timestamp.
+    current_leader_epoch: LeaderEpoch = field("4+", default=-1, ignorable=True)  # The client's; -1: no check.
+    timestamp: TimestampMs  # -1: end, -2: start, -3: largest timestamp, -4 to -6: of remote storage.
 
 
 class ListOffsetsRequestTopic(Struct):
@@ -111,18 +110,18 @@ class ListOffsetsRequestTopic(Struct):
 
 
 class ListOffsetsRequest(Struct, flexible="6+"):
-    replica_id: Int32  # The broker that asks; -1: a client.
+    replica_id: Int32  # The broker that asks; -1: a client. Ignored here.
     isolation_level: Int8 = field("2+")  # 0: read_uncommitted, 1: read_committed.
     topics: list[ListOffsetsRequestTopic]
-    timeout_ms: Int32 = field("10+", ignorable=True)  # For a look-up in remote storage.
+    timeout_ms: Int32 = field("10+", ignorable=True)  # For a look-up in remote storage; ignored here.
 
 
 class ListOffsetsResponsePartition(Struct):
     partition_index: Int32
     error_code: Int16
-    timestamp: TimestampMs = field("1+", default=-1)
-    offset: Offset = field("1+", default=-1)
-    leader_epoch: LeaderEpoch = field("4+", default=-1, ignorable=True)
+    timestamp: TimestampMs = field("1+", default=-1)  # Of the record that was found by time; -1: none.
+    offset: Offset = field("1+", default=-1)  # -1: no record is as late, or there is no such place.
+    leader_epoch: LeaderEpoch = field("4+", default=-1, ignorable=True)  # Of the offset; -1: unknown.
 
 
 class ListOffsetsResponseTopic(Struct):
@@ -140,8 +139,8 @@ class ListOffsetsResponse(Struct, flexible="6+"):
 
 class OffsetForLeaderEpochRequestPartition(Struct):
     partition: Int32
-    current_leader_epoch: LeaderEpoch = field("2+", default=-1, ignorable=True)
-    leader_epoch: LeaderEpoch
+    current_leader_epoch: LeaderEpoch = field("2+", default=-1, ignorable=True)  # The reader's; -1: no check.
+    leader_epoch: LeaderEpoch  # The epoch whose end is wanted.
 
 
 class OffsetForLeaderEpochRequestTopic(Struct):
@@ -150,16 +149,15 @@ class OffsetForLeaderEpochRequestTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(Struct, flexible="4+"):
-    replica_id: Int32 = field("3+", default=-2, ignorable=True)
+    replica_id: Int32 = field("3+", default=-2, ignorable=True)  # The broker that follows; below 0: a client.
     topics: list[OffsetForLeaderEpochRequestTopic]
 
 
 class OffsetForLeaderEpochResponsePartition(Struct):
     error_code: Int16
     partition: Int32
-    # The largest epoch up to the one asked for.
-    leader_epoch: LeaderEpoch = field("1+", default=-1, ignorable=True)
-    end_offset: Offset = field(default=-1)  # Where that epoch ends.
+    leader_epoch: LeaderEpoch = field("1+", default=-1, ignorable=True)  # The largest up to that; -1: none.
+    end_offset: Offset = field(default=-1)  # Where that epoch ends; -1: unknown.
 
 
 class OffsetForLeaderEpochResponseTopic(Struct):
@@ -173,16 +171,16 @@ class OffsetForLeaderEpochResponse(Struct, flexible="4+"):
 
 
 class SnapshotId(Struct):
-    end_offset: Offset
-    epoch: Int32
+    end_offset: Offset  # Where the log begins that the snapshot is for.
+    epoch: Int32  # Always -1 in answers: the offset says which snapshot it is.
 
 
 class FetchSnapshotRequestPartition(Struct):
     partition: Int32
     current_leader_epoch: LeaderEpoch  # Fences a reader with older metadata; -1: no check.
     snapshot_id: SnapshotId
-    position: Int64
-    replica_directory_id: UUID = field("1+", ignorable=True, tag=0)  # The log directory of the replica.
+    position: Int64  # The byte of the snapshot from which to go on.
+    replica_directory_id: UUID = field("1+", ignorable=True, tag=0)  # The follower's folder; ignored here.
 
 
 class FetchSnapshotRequestTopic(Struct):
@@ -191,20 +189,20 @@ class FetchSnapshotRequestTopic(Struct):
 
 
 class FetchSnapshotRequest(Struct, flexible="0+"):
-    cluster_id: str | None = field(default=None, ignorable=True, tag=0)
-    replica_id: Int32 = field(default=-1)
-    max_bytes: Int32 = field(default=0x7FFFFFFF)
+    cluster_id: str | None = field(default=None, ignorable=True, tag=0)  # Null: it is not checked.
+    replica_id: Int32 = field(default=-1)  # The broker that follows; it must have a replica.
+    max_bytes: Int32 = field(default=0x7FFFFFFF)  # Of the pieces of all snapshots.
     topics: list[FetchSnapshotRequestTopic]
 
 
 class FetchSnapshotResponsePartition(Struct):
     index: Int32
     error_code: Int16
-    snapshot_id: SnapshotId
-    current_leader: CurrentLeader = field(tag=0)
-    size: Int64
-    position: Int64
-    unaligned_records: Records
+    snapshot_id: SnapshotId  # What is sent, whatever the request named.
+    current_leader: CurrentLeader = field(tag=0)  # Never set here.
+    size: Int64  # Bytes of the whole snapshot.
+    position: Int64  # The byte of the snapshot at which the piece begins.
+    unaligned_records: Records  # The piece: bytes of a snapshot file, see `storage.snapshot`.
 
 
 class FetchSnapshotResponseTopic(Struct):
@@ -222,4 +220,4 @@ class FetchSnapshotResponse(Struct, flexible="0+"):
     throttle_time_ms: Int32 = field(ignorable=True)
     error_code: Int16
     topics: list[FetchSnapshotResponseTopic]
-    node_endpoints: list[FetchSnapshotResponseNodeEndpoint] = field("1+", tag=0)
+    node_endpoints: list[FetchSnapshotResponseNodeEndpoint] = field("1+", tag=0)  # Never set here.

@@ -22,13 +22,12 @@ class OffsetCommitKey(Struct):
 
 
 class OffsetCommitValue(Struct, flexible="4+"):
-    offset: Offset
-    leader_epoch: LeaderEpoch = field("3+", default=-1, ignorable=True)
-    metadata: str
-    commit_timestamp: TimestampMs
-    # -1: the broker's retention applies.
-    expire_timestamp: TimestampMs = field("1", default=-1, ignorable=True)
-    topic_id: UUID = field("4+", ignorable=True, tag=0)
+    offset: Offset  # Of the next record to read.
+    leader_epoch: LeaderEpoch = field("3+", default=-1, ignorable=True)  # Of the record before; -1: unknown.
+    metadata: str  # Any text that the client keeps with the offset.
+    commit_timestamp: TimestampMs  # By the clock of the broker.
+    expire_timestamp: TimestampMs = field("1", default=-1, ignorable=True)  # -1: by the broker's retention.
+    topic_id: UUID = field("4+", ignorable=True, tag=0)  # The topic of that name at the commit (KIP-848).
 
 
 class GroupMetadataKey(Struct):
@@ -37,21 +36,21 @@ class GroupMetadataKey(Struct):
 
 class GroupMetadataValueMember(Struct):
     member_id: str
-    group_instance_id: str | None = field("3+", default=None, ignorable=True)
+    group_instance_id: str | None = field("3+", default=None, ignorable=True)  # Of a static member; or null.
     client_id: str
-    client_host: str
-    rebalance_timeout: Int32 = field("1+", default=-1, ignorable=True)
-    session_timeout: Int32
-    subscription: bytes
-    assignment: bytes
+    client_host: str  # The address, behind a slash.
+    rebalance_timeout: Int32 = field("1+", default=-1, ignorable=True)  # Milliseconds; -1: session_timeout.
+    session_timeout: Int32  # Milliseconds without a heartbeat after which it is removed.
+    subscription: bytes  # Its metadata for the protocol of the group.
+    assignment: bytes  # As the leader wrote it.
 
 
 class GroupMetadataValue(Struct, flexible="4+"):
-    protocol_type: str
-    generation: Int32
-    protocol: str | None
-    leader: str | None
-    current_state_timestamp: TimestampMs = field("2+", default=-1, ignorable=True)
+    protocol_type: str  # What the group is for: consumer, connect.
+    generation: Int32  # Counts the rebalances.
+    protocol: str | None  # The assignor in use; null: no members.
+    leader: str | None  # The member that assigns; null: no members.
+    current_state_timestamp: TimestampMs = field("2+", default=-1, ignorable=True)  # When its state changed.
     members: list[GroupMetadataValueMember]
 
 
@@ -66,8 +65,8 @@ class ConsumerGroupMetadataKey(Struct):
 
 
 class ConsumerGroupMetadataValue(Struct, flexible="0+"):
-    epoch: Int32
-    metadata_hash: Int64 = field(tag=0)
+    epoch: Int32  # Rises with each change of members, subscriptions or their topics.
+    metadata_hash: Int64 = field(tag=0)  # Of the topics (KIP-1101); not written here.
 
 
 class ConsumerGroupPartitionMetadataKey(Struct):
@@ -76,18 +75,18 @@ class ConsumerGroupPartitionMetadataKey(Struct):
 
 class ConsumerGroupPartitionMetadataValuePartitionMetadata(Struct):
     partition: Int32
-    racks: list[str]
+    racks: list[str]  # Of the brokers that have a replica.
 
 
 class ConsumerGroupPartitionMetadataValueTopic(Struct):
     topic_id: UUID
     topic_name: str
     num_partitions: Int32
-    partition_metadata: list[ConsumerGroupPartitionMetadataValuePartitionMetadata]
+    partition_metadata: list[ConsumerGroupPartitionMetadataValuePartitionMetadata]  # Not written here.
 
 
 class ConsumerGroupPartitionMetadataValue(Struct, flexible="0+"):
-    topics: list[ConsumerGroupPartitionMetadataValueTopic]
+    topics: list[ConsumerGroupPartitionMetadataValueTopic]  # Those that members read and that exist.
 
 
 class ConsumerGroupMemberMetadataKey(Struct):
@@ -96,27 +95,27 @@ class ConsumerGroupMemberMetadataKey(Struct):
 
 
 class ConsumerGroupMemberMetadataValueSupportedProtocol(Struct):
-    name: str
-    metadata: bytes
+    name: str  # Of an assignor.
+    metadata: bytes  # A ConsumerProtocolSubscription behind its version.
 
 
 class ConsumerGroupMemberMetadataValueClassicMemberMetadata(Struct):
-    session_timeout_ms: Int32
-    supported_protocols: list[ConsumerGroupMemberMetadataValueSupportedProtocol]
+    session_timeout_ms: Int32  # Without a heartbeat for so long, the member is removed.
+    supported_protocols: list[ConsumerGroupMemberMetadataValueSupportedProtocol]  # The best comes first.
 
 
 class ConsumerGroupMemberMetadataValue(Struct, flexible="0+"):
-    instance_id: str | None  # Of a static member.
-    rack_id: str | None  # Where the reader is, so that a near replica can serve it.
+    instance_id: str | None  # Of a static member; null: none.
+    rack_id: str | None  # Where the member is; null: unknown.
     client_id: str
-    client_host: str
+    client_host: str  # The address, behind a slash.
     subscribed_topic_names: list[str]
     subscribed_topic_regex: str | None  # Topics by pattern; the broker evaluates it.
-    rebalance_timeout_ms: Int32 = field(default=-1)
-    server_assignor: str | None  # Who assigns partitions in the broker.
+    rebalance_timeout_ms: Int32 = field(default=-1)  # How long the member may take to revoke.
+    server_assignor: str | None  # uniform or range; null: it leaves the choice.
     classic_member_metadata: ConsumerGroupMemberMetadataValueClassicMemberMetadata | None = field(
         default=None, tag=0
-    )
+    )  # Null: the member uses the consumer protocol.
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Struct):
@@ -124,7 +123,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Struct):
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Struct, flexible="0+"):
-    assignment_epoch: Int32
+    assignment_epoch: Int32  # The group's epoch for which the targets were computed.
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Struct):
@@ -133,7 +132,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Struct):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Struct, flexible="0+"):
-    topic_partitions: list[TopicPartitions]
+    topic_partitions: list[TopicPartitions]  # What the member is to own in the end.
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Struct):
@@ -142,19 +141,19 @@ class ConsumerGroupCurrentMemberAssignmentKey(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Struct, flexible="0+"):
-    member_epoch: Int32
-    previous_member_epoch: Int32
-    state: Int8
-    assigned_partitions: list[TopicPartitions]
-    partitions_pending_revocation: list[TopicPartitions]
+    member_epoch: Int32  # What the member has to name in its next heartbeat.
+    previous_member_epoch: Int32  # Accepted too, because an answer may be lost.
+    state: Int8  # 0: stable, 1: has partitions to revoke, 2: waits for those of others.
+    assigned_partitions: list[TopicPartitions]  # What the member may read.
+    partitions_pending_revocation: list[TopicPartitions]  # What the member has to give up.
 
 
 class ConsumerGroupRegularExpressionKey(Struct):
     group_id: str = field("16")
-    regular_expression: str = field("16")
+    regular_expression: str = field("16")  # In RE2's syntax.
 
 
 class ConsumerGroupRegularExpressionValue(Struct, flexible="0+"):
-    topics: list[str]
-    version: Int64
-    timestamp: TimestampMs
+    topics: list[str]  # The names that matched.
+    version: Int64  # The revision of the catalog whose topics were matched.
+    timestamp: TimestampMs  # When they were matched.

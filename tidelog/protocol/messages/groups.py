@@ -15,15 +15,15 @@ from tidelog.protocol.types import LeaderEpoch, Offset
 
 
 class FindCoordinatorRequest(Struct, flexible="3+"):
-    key: str = field("0-3")
-    key_type: Int8 = field("1+", default=0)
-    coordinator_keys: list[str] = field("4+")
+    key: str = field("0-3")  # A group id, a transactional id, or group:topic id:partition.
+    key_type: Int8 = field("1+", default=0)  # 0: group, 1: transactional id, 2: share partition.
+    coordinator_keys: list[str] = field("4+")  # Several of one type (KIP-699).
 
 
 class FindCoordinatorResponseCoordinator(Struct):
     key: str = field("4+")
-    node_id: Int32 = field("4+")
-    host: str = field("4+")
+    node_id: Int32 = field("4+")  # -1: an error.
+    host: str = field("4+")  # Of the listener of the request.
     port: Int32 = field("4+")
     error_code: Int16 = field("4+")
     error_message: str | None = field("4+", ignorable=True)
@@ -32,16 +32,16 @@ class FindCoordinatorResponseCoordinator(Struct):
 class FindCoordinatorResponse(Struct, flexible="3+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("0-3", ignorable=True)
-    error_message: str | None = field("1-3", ignorable=True)
-    node_id: Int32 = field("0-3", ignorable=True)
+    error_message: str | None = field("1-3", ignorable=True)  # NONE without an error, as in Kafka.
+    node_id: Int32 = field("0-3", ignorable=True)  # -1: an error.
     host: str = field("0-3", ignorable=True)
     port: Int32 = field("0-3", ignorable=True)
     coordinators: list[FindCoordinatorResponseCoordinator] = field("4+", ignorable=True)
 
 
 class JoinGroupRequestProtocol(Struct):
-    name: str
-    metadata: bytes
+    name: str  # Of an assignor.
+    metadata: bytes  # In groups of consumers a ConsumerProtocolSubscription.
 
 
 class JoinGroupRequest(Struct, flexible="6+"):
@@ -50,58 +50,58 @@ class JoinGroupRequest(Struct, flexible="6+"):
     # How long the group waits for the member to join again.
     rebalance_timeout_ms: Int32 = field("1+", default=-1, ignorable=True)
     member_id: str  # Empty in the first request of a member.
-    group_instance_id: str | None = field("5+", default=None)
+    group_instance_id: str | None = field("5+", default=None)  # Of a static member (KIP-345).
     protocol_type: str  # What the group is for: consumer, connect.
     protocols: list[JoinGroupRequestProtocol]  # The assignors that the member knows, the best first.
-    reason: str | None = field("8+", default=None, ignorable=True)
+    reason: str | None = field("8+", default=None, ignorable=True)  # Why it joins (KIP-800); ignored here.
 
 
 class JoinGroupResponseMember(Struct):
     member_id: str
-    group_instance_id: str | None = field("5+", default=None, ignorable=True)
-    metadata: bytes
+    group_instance_id: str | None = field("5+", default=None, ignorable=True)  # Of a static member, or null.
+    metadata: bytes  # Of the protocol that was chosen.
 
 
 class JoinGroupResponse(Struct, flexible="6+"):
     throttle_time_ms: Int32 = field("2+", ignorable=True)
     error_code: Int16
-    generation_id: Int32 = field(default=-1)
-    protocol_type: str | None = field("7+", default=None, ignorable=True)
-    protocol_name: str | None = field(nullable="7+")
+    generation_id: Int32 = field(default=-1)  # Counts the rebalances; -1: an error.
+    protocol_type: str | None = field("7+", default=None, ignorable=True)  # Of the group; null: an error.
+    protocol_name: str | None = field(nullable="7+")  # The assignor that all members know.
     leader: str  # The member that assigns.
     skip_assignment: bool = field("9+", default=False)  # Whether the leader shall keep the assignment.
-    member_id: str
+    member_id: str  # What the member has to use from now on.
     members: list[JoinGroupResponseMember]  # Of all members, for the leader only.
 
 
 class SyncGroupRequestAssignment(Struct):
     member_id: str
-    assignment: bytes
+    assignment: bytes  # In groups of consumers a ConsumerProtocolAssignment.
 
 
 class SyncGroupRequest(Struct, flexible="4+"):
     group_id: str
-    generation_id: Int32
+    generation_id: Int32  # From the answer to JoinGroup.
     member_id: str
-    group_instance_id: str | None = field("3+", default=None)
-    protocol_type: str | None = field("5+", default=None, ignorable=True)
-    protocol_name: str | None = field("5+", default=None, ignorable=True)
+    group_instance_id: str | None = field("3+", default=None)  # Of a static member; null: none.
+    protocol_type: str | None = field("5+", default=None, ignorable=True)  # Of the group; null: no check.
+    protocol_name: str | None = field("5+", default=None, ignorable=True)  # Of the group; null: no check.
     assignments: list[SyncGroupRequestAssignment]  # From the leader only.
 
 
 class SyncGroupResponse(Struct, flexible="4+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16
-    protocol_type: str | None = field("5+", default=None, ignorable=True)
-    protocol_name: str | None = field("5+", default=None, ignorable=True)
-    assignment: bytes
+    protocol_type: str | None = field("5+", default=None, ignorable=True)  # Of the group; null: an error.
+    protocol_name: str | None = field("5+", default=None, ignorable=True)  # Of the group; null: an error.
+    assignment: bytes  # What the leader wrote for this member.
 
 
 class HeartbeatRequest(Struct, flexible="4+"):
     group_id: str
-    generation_id: Int32
+    generation_id: Int32  # From the answer to JoinGroup.
     member_id: str
-    group_instance_id: str | None = field("3+", default=None)
+    group_instance_id: str | None = field("3+", default=None)  # Of a static member; null: none.
 
 
 class HeartbeatResponse(Struct, flexible="4+"):
@@ -110,9 +110,9 @@ class HeartbeatResponse(Struct, flexible="4+"):
 
 
 class LeaveGroupRequestMember(Struct):
-    member_id: str = field("3+")
-    group_instance_id: str | None = field("3+", default=None)
-    reason: str | None = field("5+", default=None, ignorable=True)
+    member_id: str = field("3+")  # Empty: the instance id says which member leaves.
+    group_instance_id: str | None = field("3+", default=None)  # Of a static member; null: none.
+    reason: str | None = field("5+", default=None, ignorable=True)  # Why it leaves (KIP-800); ignored here.
 
 
 class LeaveGroupRequest(Struct, flexible="4+"):
@@ -129,7 +129,7 @@ class LeaveGroupResponseMember(Struct):
 
 class LeaveGroupResponse(Struct, flexible="4+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
-    error_code: Int16
+    error_code: Int16  # Up to version 2 that of the member.
     members: list[LeaveGroupResponseMember] = field("3+")
 
 
@@ -140,20 +140,20 @@ class DescribeGroupsRequest(Struct, flexible="5+"):
 
 class DescribeGroupsResponseMember(Struct):
     member_id: str
-    group_instance_id: str | None = field("4+", default=None, ignorable=True)
+    group_instance_id: str | None = field("4+", default=None, ignorable=True)  # Of a static member, or null.
     client_id: str
-    client_host: str
-    member_metadata: bytes
-    member_assignment: bytes
+    client_host: str  # The address, behind a slash.
+    member_metadata: bytes  # What the member sent for the protocol in use.
+    member_assignment: bytes  # As the leader wrote it.
 
 
 class DescribeGroupsResponseGroup(Struct):
-    error_code: Int16
+    error_code: Int16  # From version 6 on GROUP_ID_NOT_FOUND for an unknown group (KIP-1043).
     error_message: str | None = field("6+", default=None)
     group_id: str
-    group_state: str
-    protocol_type: str
-    protocol_data: str
+    group_state: str  # Empty, PreparingRebalance, CompletingRebalance, Stable or Dead.
+    protocol_type: str  # What the group is for: consumer, connect.
+    protocol_data: str  # The assignor in use; empty: none.
     members: list[DescribeGroupsResponseMember]
     authorized_operations: Int32 = field("3+", default=-2147483648)
 
@@ -164,15 +164,15 @@ class DescribeGroupsResponse(Struct, flexible="5+"):
 
 
 class ListGroupsRequest(Struct, flexible="3+"):
-    states_filter: list[str] = field("4+")
-    types_filter: list[str] = field("5+")
+    states_filter: list[str] = field("4+")  # Names in any case (KIP-518); empty: all.
+    types_filter: list[str] = field("5+")  # classic, consumer or share; empty: all.
 
 
 class ListGroupsResponseGroup(Struct):
     group_id: str
-    protocol_type: str
-    group_state: str = field("4+", ignorable=True)
-    group_type: str = field("5+", ignorable=True)
+    protocol_type: str  # What the group is for: consumer, connect, share.
+    group_state: str = field("4+", ignorable=True)  # As the description of its type names it.
+    group_type: str = field("5+", ignorable=True)  # classic, consumer or share (KIP-848).
 
 
 class ListGroupsResponse(Struct, flexible="3+"):
@@ -208,23 +208,23 @@ class OffsetFetchRequestGroupTopic(Struct):
 
 class OffsetFetchRequestGroup(Struct):
     group_id: str = field("8+")
-    member_id: str | None = field("9+", default=None, ignorable=True)
-    member_epoch: Int32 = field("9+", default=-1, ignorable=True)
-    topics: list[OffsetFetchRequestGroupTopic] | None = field("8+")
+    member_id: str | None = field("9+", default=None, ignorable=True)  # Null: the reader is no member.
+    member_epoch: Int32 = field("9+", default=-1, ignorable=True)  # -1: the reader is no member.
+    topics: list[OffsetFetchRequestGroupTopic] | None = field("8+")  # Null: all that have offsets.
 
 
 class OffsetFetchRequest(Struct, flexible="6+"):
     group_id: str = field("0-7")
-    topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
+    topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")  # Null: all with offsets.
     groups: list[OffsetFetchRequestGroup] = field("8+")
     require_stable: bool = field("7+", default=False)  # Refuse offsets that an open transaction may change.
 
 
 class OffsetFetchResponsePartition(Struct):
     partition_index: Int32 = field("0-7")
-    committed_offset: Offset = field("0-7")
-    committed_leader_epoch: LeaderEpoch = field("5-7", default=-1, ignorable=True)
-    metadata: str | None = field("0-7")
+    committed_offset: Offset = field("0-7")  # Of the next record to read; -1: none is committed.
+    committed_leader_epoch: LeaderEpoch = field("5-7", default=-1, ignorable=True)  # -1: unknown.
+    metadata: str | None = field("0-7")  # Any text that the client kept with the offset.
     error_code: Int16 = field("0-7")
 
 
@@ -235,9 +235,9 @@ class OffsetFetchResponseTopic(Struct):
 
 class OffsetFetchResponseTopicPartition(Struct):
     partition_index: Int32 = field("8+")
-    committed_offset: Offset = field("8+")
-    committed_leader_epoch: LeaderEpoch = field("8+", default=-1, ignorable=True)
-    metadata: str | None = field("8+")
+    committed_offset: Offset = field("8+")  # Of the next record to read; -1: none is committed.
+    committed_leader_epoch: LeaderEpoch = field("8+", default=-1, ignorable=True)  # -1: unknown.
+    metadata: str | None = field("8+")  # Any text that the client kept with the offset.
     error_code: Int16 = field("8+")
 
 
@@ -262,8 +262,8 @@ class OffsetFetchResponse(Struct, flexible="6+"):
 
 class OffsetCommitRequestPartition(Struct):
     partition_index: Int32
-    committed_offset: Offset
-    committed_leader_epoch: LeaderEpoch = field("6+", default=-1, ignorable=True)
+    committed_offset: Offset  # Of the next record to read.
+    committed_leader_epoch: LeaderEpoch = field("6+", default=-1, ignorable=True)  # -1: unknown.
     committed_metadata: str | None  # Any text that the client keeps with the offset.
 
 
@@ -275,9 +275,9 @@ class OffsetCommitRequestTopic(Struct):
 
 class OffsetCommitRequest(Struct, flexible="8+"):
     group_id: str
-    generation_id_or_member_epoch: Int32 = field("1+", default=-1, ignorable=True)
-    member_id: str = field("1+", ignorable=True)
-    group_instance_id: str | None = field("7+", default=None)
+    generation_id_or_member_epoch: Int32 = field("1+", default=-1, ignorable=True)  # -1: not a member.
+    member_id: str = field("1+", ignorable=True)  # Empty: the client is no member.
+    group_instance_id: str | None = field("7+", default=None)  # Of a static member; null: none.
     retention_time_ms: Int64 = field("2-4", default=-1, ignorable=True)  # -1: as the broker is set.
     topics: list[OffsetCommitRequestTopic]
 

@@ -12,8 +12,8 @@ from tidelog.protocol.types import LeaderEpoch, Offset
 
 class InitializeShareGroupStateRequestPartition(Struct):
     partition: Int32
-    state_epoch: Int32
-    start_offset: Offset
+    state_epoch: Int32  # Of the group when the state began; a smaller one is fenced.
+    start_offset: Offset  # The first record to deliver; -1: its first leader decides.
 
 
 class InitializeShareGroupStateRequestTopic(Struct):
@@ -43,7 +43,7 @@ class InitializeShareGroupStateResponse(Struct, flexible="0+"):
 
 class ReadStatePartition(Struct):
     partition: Int32
-    leader_epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch  # Of the leader that asks; a smaller one is fenced.
 
 
 class ReadStateTopic(Struct):
@@ -60,9 +60,9 @@ class ReadShareGroupStateResponsePartition(Struct):
     partition: Int32
     error_code: Int16
     error_message: str | None = field(default=None)
-    state_epoch: Int32
-    start_offset: Offset
-    state_batches: list[DeliveryStateBatch]
+    state_epoch: Int32  # What each write has to name.
+    start_offset: Offset  # Before it all records are done; -1: nothing was read yet.
+    state_batches: list[DeliveryStateBatch]  # Of records from start_offset on; others are new.
 
 
 class ReadShareGroupStateResponseResult(Struct):
@@ -76,11 +76,11 @@ class ReadShareGroupStateResponse(Struct, flexible="0+"):
 
 class WriteShareGroupStateRequestPartition(Struct):
     partition: Int32
-    state_epoch: Int32
-    leader_epoch: LeaderEpoch
-    start_offset: Offset
-    delivery_complete_count: Int32 = field("1+", default=-1, ignorable=True)
-    state_batches: list[DeliveryStateBatch]
+    state_epoch: Int32  # As it was read; a smaller one is fenced.
+    leader_epoch: LeaderEpoch  # Of the leader that writes; a smaller one is fenced.
+    start_offset: Offset  # -1: as before.
+    delivery_complete_count: Int32 = field("1+", default=-1, ignorable=True)  # Of done records; -1: unknown.
+    state_batches: list[DeliveryStateBatch]  # Of the records that changed.
 
 
 class WriteShareGroupStateRequestTopic(Struct):
@@ -124,10 +124,10 @@ class ReadShareGroupStateSummaryResponsePartition(Struct):
     partition: Int32
     error_code: Int16
     error_message: str | None = field(default=None)
-    state_epoch: Int32
-    leader_epoch: LeaderEpoch
-    start_offset: Offset
-    delivery_complete_count: Int32 = field("1+", default=-1, ignorable=True)
+    state_epoch: Int32  # Of the group when the state began.
+    leader_epoch: LeaderEpoch  # Of the leader that read or wrote last; -1: none.
+    start_offset: Offset  # Before it all records are done; -1: nothing was read yet.
+    delivery_complete_count: Int32 = field("1+", default=-1, ignorable=True)  # Of done records; -1: unknown.
 
 
 class ReadShareGroupStateSummaryResponseResult(Struct):

@@ -20,9 +20,9 @@ class ShareGroupMemberMetadataKey(Struct):
 
 
 class ShareGroupMemberMetadataValue(Struct, flexible="0+"):
-    rack_id: str | None  # Where the reader is, so that a near replica can serve it.
+    rack_id: str | None  # Where the member is; null: unknown.
     client_id: str
-    client_host: str
+    client_host: str  # The address, behind a slash.
     subscribed_topic_names: list[str]
 
 
@@ -31,8 +31,8 @@ class ShareGroupMetadataKey(Struct):
 
 
 class ShareGroupMetadataValue(Struct, flexible="0+"):
-    epoch: Int32
-    metadata_hash: Int64
+    epoch: Int32  # Rises with each change of members, subscriptions or their topics.
+    metadata_hash: Int64  # Changes with the topics that the group reads (KIP-1101).
 
 
 class ShareGroupTargetAssignmentMetadataKey(Struct):
@@ -40,8 +40,8 @@ class ShareGroupTargetAssignmentMetadataKey(Struct):
 
 
 class ShareGroupTargetAssignmentMetadataValue(Struct, flexible="0+"):
-    assignment_epoch: Int32
-    assignment_timestamp: TimestampMs = field(tag=0)
+    assignment_epoch: Int32  # The group's epoch for which the targets were computed.
+    assignment_timestamp: TimestampMs = field(tag=0)  # Not written here.
 
 
 class ShareGroupTargetAssignmentMemberKey(Struct):
@@ -50,7 +50,7 @@ class ShareGroupTargetAssignmentMemberKey(Struct):
 
 
 class ShareGroupTargetAssignmentMemberValue(Struct, flexible="0+"):
-    topic_partitions: list[TopicPartitions]
+    topic_partitions: list[TopicPartitions]  # What the member is to read in the end.
 
 
 class ShareGroupCurrentMemberAssignmentKey(Struct):
@@ -59,10 +59,10 @@ class ShareGroupCurrentMemberAssignmentKey(Struct):
 
 
 class ShareGroupCurrentMemberAssignmentValue(Struct, flexible="0+"):
-    member_epoch: Int32
-    previous_member_epoch: Int32
-    state: Int8
-    assigned_partitions: list[TopicPartitions]
+    member_epoch: Int32  # What the member has to name in its next heartbeat.
+    previous_member_epoch: Int32  # Accepted too, because an answer may be lost.
+    state: Int8  # Always 0: stable.
+    assigned_partitions: list[TopicPartitions]  # What the member reads.
 
 
 class ShareGroupStatePartitionMetadataKey(Struct):
@@ -75,9 +75,9 @@ class ShareGroupStatePartitionMetadataValueDeletingTopic(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(Struct, flexible="0+"):
-    initializing_topics: list[NamedTopicPartitions]
-    initialized_topics: list[NamedTopicPartitions]
-    deleting_topics: list[ShareGroupStatePartitionMetadataValueDeletingTopic]
+    initializing_topics: list[NamedTopicPartitions]  # Always empty here.
+    initialized_topics: list[NamedTopicPartitions]  # Partitions that have a state.
+    deleting_topics: list[ShareGroupStatePartitionMetadataValueDeletingTopic]  # Their states are removed.
 
 
 class ShareSnapshotKey(Struct):
@@ -87,14 +87,14 @@ class ShareSnapshotKey(Struct):
 
 
 class ShareSnapshotValue(Struct, flexible="0+"):
-    snapshot_epoch: Int32
-    state_epoch: Int32
-    leader_epoch: LeaderEpoch
-    start_offset: Offset
-    delivery_complete_count: Int32 = field(default=-1, tag=0)
-    create_timestamp: TimestampMs
-    write_timestamp: TimestampMs
-    state_batches: list[DeliveryStateBatch]
+    snapshot_epoch: Int32  # Counts the snapshots; updates name it.
+    state_epoch: Int32  # Of the group when the state began.
+    leader_epoch: LeaderEpoch  # Of the leader that read or wrote last; -1: none.
+    start_offset: Offset  # Before it all records are done; -1: nothing was read yet.
+    delivery_complete_count: Int32 = field(default=-1, tag=0)  # Of done records from there on; -1: unknown.
+    create_timestamp: TimestampMs  # When the state began.
+    write_timestamp: TimestampMs  # When this snapshot was written.
+    state_batches: list[DeliveryStateBatch]  # Of records from start_offset on; others are new.
 
 
 class ShareUpdateKey(Struct):
@@ -104,8 +104,8 @@ class ShareUpdateKey(Struct):
 
 
 class ShareUpdateValue(Struct, flexible="0+"):
-    snapshot_epoch: Int32
-    leader_epoch: LeaderEpoch
-    start_offset: Offset
-    delivery_complete_count: Int32 = field(default=-1, tag=0)
-    state_batches: list[DeliveryStateBatch]
+    snapshot_epoch: Int32  # Of the snapshot that this changes; it holds for no other one.
+    leader_epoch: LeaderEpoch  # Of the leader that read or wrote; -1: none.
+    start_offset: Offset  # -1: as before.
+    delivery_complete_count: Int32 = field(default=-1, tag=0)  # Of done records from there on; -1: unknown.
+    state_batches: list[DeliveryStateBatch]  # Of the records that changed.

@@ -26,7 +26,7 @@ class PartitionsByName(Struct):
 
 
 class HeartbeatAssignment(Struct):
-    topic_partitions: list[TopicPartitions]
+    topic_partitions: list[TopicPartitions]  # All that is assigned to the member, not only what changed.
 
 
 class DescribedAssignment(Struct):
@@ -44,19 +44,19 @@ class TopicErrors(Struct):
 
 
 class CurrentLeader(Struct):
-    leader_id: Int32 = field(default=-1)
-    leader_epoch: LeaderEpoch = field(default=-1)
+    leader_id: Int32 = field(default=-1)  # -1: unknown.
+    leader_epoch: LeaderEpoch = field(default=-1)  # -1: unknown.
 
 
 class NodeEndpoint(Struct):
     node_id: Int32
-    host: str
+    host: str  # Of the listener by which the request came.
     port: Int32
-    rack: str | None = field(default=None)
+    rack: str | None = field(default=None)  # Null: the broker has none.
 
 
 class DeliveryStateBatch(Struct):
     first_offset: Offset
-    last_offset: Offset
-    delivery_state: Int8
+    last_offset: Offset  # Inclusive.
+    delivery_state: Int8  # 0: available, 2: acknowledged, 3: archiving (KIP-1191), 4: archived.
     delivery_count: Int16  # How often the records were delivered, this time included.

@@ -26,8 +26,8 @@ class AddPartitionsToTxnRequestTransaction(Struct):
 
 
 class AddPartitionsToTxnRequest(Struct, flexible="3+"):
-    transactions: list[AddPartitionsToTxnRequestTransaction] = field("4+")
-    v3_and_below_transactional_id: str = field("0-3")
+    transactions: list[AddPartitionsToTxnRequestTransaction] = field("4+")  # From brokers (KIP-890).
+    v3_and_below_transactional_id: str = field("0-3")  # From clients, which have one transaction.
     v3_and_below_producer_id: ProducerId = field("0-3")
     v3_and_below_producer_epoch: ProducerEpoch = field("0-3")
     v3_and_below_topics: list[AddPartitionsToTxnRequestTopic] = field("0-3")
@@ -59,7 +59,7 @@ class AddOffsetsToTxnRequest(Struct, flexible="3+"):
     transactional_id: str
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    group_id: str
+    group_id: str  # Its partition of __consumer_offsets joins the transaction.
 
 
 class AddOffsetsToTxnResponse(Struct, flexible="3+"):
@@ -77,14 +77,14 @@ class EndTxnRequest(Struct, flexible="3+"):
 class EndTxnResponse(Struct, flexible="3+"):
     throttle_time_ms: Int32
     error_code: Int16
-    producer_id: ProducerId = field("5+", default=-1, ignorable=True)
-    producer_epoch: ProducerEpoch = field("5+", default=-1, ignorable=True)
+    producer_id: ProducerId = field("5+", default=-1, ignorable=True)  # For the next one (KIP-890).
+    producer_epoch: ProducerEpoch = field("5+", default=-1, ignorable=True)  # For the next transaction.
 
 
 class TxnOffsetCommitRequestPartition(Struct):
     partition_index: Int32
-    committed_offset: Offset
-    committed_leader_epoch: LeaderEpoch = field("2+", default=-1, ignorable=True)
+    committed_offset: Offset  # Of the next record to read.
+    committed_leader_epoch: LeaderEpoch = field("2+", default=-1, ignorable=True)  # -1: unknown.
     committed_metadata: str | None  # Any text that the client keeps with the offset.
 
 
@@ -98,9 +98,9 @@ class TxnOffsetCommitRequest(Struct, flexible="3+"):
     group_id: str
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    generation_id: Int32 = field("3+", default=-1)
-    member_id: str = field("3+")
-    group_instance_id: str | None = field("3+", default=None)
+    generation_id: Int32 = field("3+", default=-1)  # Of the consumer (KIP-447); -1: not a member.
+    member_id: str = field("3+")  # Empty: the consumer is no member.
+    group_instance_id: str | None = field("3+", default=None)  # Of a static member; null: none.
     topics: list[TxnOffsetCommitRequestTopic]
 
 
@@ -110,18 +110,18 @@ class TxnOffsetCommitResponse(Struct, flexible="3+"):
 
 
 class DescribeTransactionsRequest(Struct, flexible="0+"):
-    transactional_ids: list[str]
+    transactional_ids: list[str]  # Empty: none.
 
 
 class DescribeTransactionsResponseTransactionState(Struct):
     error_code: Int16
     transactional_id: str
-    transaction_state: str
-    transaction_timeout_ms: Int32
-    transaction_start_time_ms: Int64
+    transaction_state: str  # Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort.
+    transaction_timeout_ms: Int32  # 2147483647: none, with two-phase commit.
+    transaction_start_time_ms: Int64  # -1: none has begun.
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    topics: list[PartitionsByName]
+    topics: list[PartitionsByName]  # What takes part, as far as the user may see it.
 
 
 class DescribeTransactionsResponse(Struct, flexible="0+"):
@@ -130,10 +130,10 @@ class DescribeTransactionsResponse(Struct, flexible="0+"):
 
 
 class ListTransactionsRequest(Struct, flexible="0+"):
-    state_filters: list[str]
-    producer_id_filters: list[Int64]
+    state_filters: list[str]  # As DescribeTransactions names them; empty: all.
+    producer_id_filters: list[Int64]  # Empty: all.
     duration_filter: Int64 = field("1+", default=-1)  # Only those open for longer than so many ms.
-    transactional_id_pattern: str | None = field("2+", default=None)
+    transactional_id_pattern: str | None = field("2+", default=None)  # In RE2's syntax; null or empty: all.
 
 
 class ListTransactionsResponseTransactionState(Struct):
@@ -145,7 +145,7 @@ class ListTransactionsResponseTransactionState(Struct):
 class ListTransactionsResponse(Struct, flexible="0+"):
     throttle_time_ms: Int32
     error_code: Int16
-    unknown_state_filters: list[str]
+    unknown_state_filters: list[str]  # Those of state_filters that name no state.
     transaction_states: list[ListTransactionsResponseTransactionState]
 
 
@@ -156,11 +156,11 @@ class WriteTxnMarkersRequestTopic(Struct):
 
 class WriteTxnMarkersRequestMarker(Struct):
     producer_id: ProducerId = field("1+")
-    producer_epoch: ProducerEpoch = field("1+")
+    producer_epoch: ProducerEpoch = field("1+")  # Not below that of the transaction's data.
     transaction_result: bool = field("1+")  # True: commit, false: abort.
     topics: list[WriteTxnMarkersRequestTopic] = field("1+")
     coordinator_epoch: Int32 = field("1+")  # Fences a coordinator that was replaced.
-    transaction_version: Int8 = field("2+", default=0, ignorable=True)
+    transaction_version: Int8 = field("2+", default=0, ignorable=True)  # 2: it has an epoch of its own.
 
 
 class WriteTxnMarkersRequest(Struct, flexible="1+"):
@@ -196,16 +196,16 @@ class TransactionLogValueTransactionPartition(Struct):
 
 
 class TransactionLogValue(Struct, flexible="1+"):
-    producer_id: ProducerId
-    previous_producer_id: ProducerId = field("1+", default=-1, ignorable=True, tag=0)
-    next_producer_id: ProducerId = field("1+", default=-1, ignorable=True, tag=1)
-    producer_epoch: ProducerEpoch
-    transaction_timeout_ms: Int32
-    transaction_status: Int8
-    transaction_partitions: list[TransactionLogValueTransactionPartition] | None
-    transaction_last_update_timestamp_ms: Int64
-    transaction_start_timestamp_ms: Int64
-    client_transaction_version: Int16 = field("1+", ignorable=True, tag=2)
-    next_producer_epoch: ProducerEpoch = field("1+", default=-1, ignorable=True, tag=3)
+    producer_id: ProducerId  # Of the data of the transaction.
+    previous_producer_id: ProducerId = field("1+", default=-1, ignorable=True, tag=0)  # -1: none.
+    next_producer_id: ProducerId = field("1+", default=-1, ignorable=True, tag=1)  # The client's, unless -1.
+    producer_epoch: ProducerEpoch  # Once the outcome is decided, that of the markers.
+    transaction_timeout_ms: Int32  # 2147483647: none, with two-phase commit.
+    transaction_status: Int8  # 0: empty, 1: ongoing, 2: commits, 3: aborts, 4: committed, 5: aborted.
+    transaction_partitions: list[TransactionLogValueTransactionPartition] | None  # Null: status 0.
+    transaction_last_update_timestamp_ms: Int64  # When the state was changed.
+    transaction_start_timestamp_ms: Int64  # -1: none has begun.
+    client_transaction_version: Int16 = field("1+", ignorable=True, tag=2)  # Of the last EndTxn; or 0.
+    next_producer_epoch: ProducerEpoch = field("1+", default=-1, ignorable=True, tag=3)  # Of that; -1: none.
     # Not Kafka's, which does not store it and skips tags that it does not know.
     last_producer_epoch: ProducerEpoch = field("1+", default=-1, ignorable=True, tag=10_000)

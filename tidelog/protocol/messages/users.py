@@ -7,23 +7,23 @@ from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Int64, Str
 
 
 class SaslHandshakeRequest(Struct, flexible="2+"):
-    mechanism: str
+    mechanism: str  # For example SCRAM-SHA-256.
 
 
 class SaslHandshakeResponse(Struct, flexible="2+"):
     error_code: Int16
-    mechanisms: list[str]
+    mechanisms: list[str]  # Those that the listener has.
 
 
 class SaslAuthenticateRequest(Struct, flexible="2+"):
-    auth_bytes: bytes
+    auth_bytes: bytes  # The next message of the mechanism.
 
 
 class SaslAuthenticateResponse(Struct, flexible="2+"):
     error_code: Int16
     error_message: str | None
-    auth_bytes: bytes
-    session_lifetime_ms: Int64 = field("1+", ignorable=True)
+    auth_bytes: bytes  # The next message of the mechanism.
+    session_lifetime_ms: Int64 = field("1+", ignorable=True)  # Authenticate again by then; 0: no end.
 
 
 class DescribeUserScramCredentialsRequestUser(Struct):
@@ -31,11 +31,11 @@ class DescribeUserScramCredentialsRequestUser(Struct):
 
 
 class DescribeUserScramCredentialsRequest(Struct, flexible="0+"):
-    users: list[DescribeUserScramCredentialsRequestUser] | None
+    users: list[DescribeUserScramCredentialsRequestUser] | None  # Null or empty: all users.
 
 
 class DescribeUserScramCredentialsResponseCredentialInfo(Struct):
-    mechanism: Int8
+    mechanism: Int8  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512.
     iterations: Int32  # How often the password is hashed.
 
 
@@ -55,15 +55,15 @@ class DescribeUserScramCredentialsResponse(Struct, flexible="0+"):
 
 class AlterUserScramCredentialsRequestDeletion(Struct):
     name: str
-    mechanism: Int8
+    mechanism: Int8  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512.
 
 
 class AlterUserScramCredentialsRequestUpsertion(Struct):
     name: str
-    mechanism: Int8
+    mechanism: Int8  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512.
     iterations: Int32  # How often the password is hashed.
-    salt: bytes
-    salted_password: bytes
+    salt: bytes  # Random bytes that the client chose.
+    salted_password: bytes  # What the iterations make of password and salt.
 
 
 class AlterUserScramCredentialsRequest(Struct, flexible="0+"):
