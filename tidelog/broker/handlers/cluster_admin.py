@@ -3,8 +3,10 @@
 Invariants: nothing but leaders and replicas is changed here; a request that would need another folder or
 feature is refused with Kafka's code. What a request names twice is answered once.
 
-Source: Kafka's KafkaApis, ReplicaManager, ReplicationControlManager, FeatureControlManager and
-ClientMetricsManager.
+Versions: ElectLeaders elects uncleanly from 1 on; AlterPartitionReassignments may forbid another number of
+replicas from 1 on (KIP-860); DescribeLogDirs shows the disk from 4 on; ListConfigResources 0 asks for client
+metrics only; DescribeQuorum names the brokers from 2 on; UpdateFeatures 2 has no result per feature. Source:
+Kafka's KafkaApis, ReplicaManager, ReplicationControlManager, FeatureControlManager and ClientMetricsManager.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ if it may change at all (`broker_settings`), applies to what the broker does fro
 Invariants: each resource succeeds or fails alone; a change that names a resource twice is INVALID_REQUEST for
 it, a description that names one twice describes it once; validate_only checks everything and changes nothing.
 
-Source: KIP-133, KIP-226, KIP-339, KIP-569, KIP-714, KIP-848; Kafka's ConfigAdminManager.
+Versions: DescribeConfigs has types and documentation from 3 on. Source: KIP-133, KIP-226, KIP-339, KIP-569,
+KIP-714, KIP-848; Kafka's ConfigAdminManager.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 Owns the conversion between the wire and the machine of these groups. Invariants: everything that the machine
 keeps of a request is a copy; a regular expression is matched in steps before the request reaches the machine.
 
-Source: Kafka's KafkaApis and GroupCoordinatorService, KIP-848, KIP-1099 (type of a member).
+Versions: from heartbeat 1 on, members make their ids themselves (KIP-1082) and may subscribe by a regular
+expression; a description has the type of each member from 1 on. Source: Kafka's KafkaApis and
+GroupCoordinatorService, KIP-848, KIP-1099 (type of a member).
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ first request for a coordinator creates that topic. A key whose partition is not
 far as this broker knows. Without this API, librdkafka treats the broker as too old for lz4, and sends such
 batches uncompressed.
 
-Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
+Versions: 0 asks for groups only; up to 3 a request has one key, from 4 on several of one type. Source:
+Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ Invariants:
   then; what may not be read does not show its name;
 - a cancelled long poll leaves no state behind: dispatch cancels it when its connection closes.
 
-Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages and DelayedFetch, and
+Versions: 7 brings sessions; 9 the epoch of the reader, which is fenced if it is old; 11 the rack; 12 where a
+reader's log diverges; 13 topics by id only; 15 the start of a follower; `leader_hints` has those that name
+new leaders. Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages and DelayedFetch, and
 Partition.updateFollowerFetchState; KIP-516, KIP-903.
 """
 

@@ -3,8 +3,10 @@
 Owns the three answers. Invariants: a group that is named several times is answered once; a group that has
 only committed offsets is a group without members.
 
-Source: Kafka's KafkaApis and GroupCoordinatorService, KIP-430 (authorized operations), KIP-518 and KIP-848
-(filters), KIP-1043 (GROUP_ID_NOT_FOUND).
+Versions: DescribeGroups has authorized operations from 3 on; up to 5 an unknown group is Dead, from 6 on it
+is refused. ListGroups filters by states from 4 on, by types from 5 on. Source: Kafka's KafkaApis and
+GroupCoordinatorService, KIP-430 (authorized operations), KIP-518 and KIP-848 (filters), KIP-1043
+(GROUP_ID_NOT_FOUND).
 """
 
 from __future__ import annotations

@@ -6,7 +6,10 @@ it holds meanwhile is counted.
 
 Invariant: everything that the machine keeps of a request is a copy.
 
-Source: Kafka's KafkaApis and GroupCoordinatorService, KIP-345, KIP-394, KIP-559, KIP-814.
+Versions: JoinGroup 0 has one timeout for sessions and rebalances; from 4 on a new member gets its id first
+and joins again with it, from 5 on members may be static, from 9 on a leader that joins again keeps the
+assignment. SyncGroup checks the protocol from 5 on. LeaveGroup removes several members from 3 on. Source:
+Kafka's KafkaApis and GroupCoordinatorService, KIP-345, KIP-394, KIP-559, KIP-814.
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@ Invariants: each group of a fetch is answered with its topics and partitions as 
 once; a topic that is unknown by name has no committed offsets, as in Kafka, one that is unknown by id has
 UNKNOWN_TOPIC_ID.
 
-With KIP-447's require_stable, a partition whose offset an open transaction may replace has
-UNSTABLE_OFFSET_COMMIT. Source: Kafka's KafkaApis and OffsetMetadataManager, KIP-211, KIP-496, KIP-709,
-KIP-848.
+Versions: OffsetFetch asks for all topics from 2 on, with require_stable from 7 on, for several groups from 8
+on, as a member from 9 on, and for topics by id from 10 on. With KIP-447's require_stable, a partition whose
+offset an open transaction may replace has UNSTABLE_OFFSET_COMMIT. Source: Kafka's KafkaApis and
+OffsetMetadataManager, KIP-211, KIP-496, KIP-709, KIP-848.
 """
 
 from __future__ import annotations

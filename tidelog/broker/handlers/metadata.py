@@ -8,6 +8,9 @@ have crashed on it, so it is empty here; the name of a topic that the client may
 as in Kafka, if it asked by id; a topic id decides, whatever name is sent with it, because Java's admin sends
 an empty one; the address in an answer is the one advertised for the listener of the request.
 
+Versions: ApiVersions has names of clients and features from 3 on. Metadata 0 asks for all topics by an empty
+list; from 4 on the client says whether to create topics, from 8 on it may ask for authorized operations, from
+10 on it names topics by id too. DescribeCluster has types of endpoints from 1 on, fenced brokers from 2 on.
 Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-430, KIP-516.
 """
 

@@ -6,7 +6,10 @@ Invariants: each partition of a commit is accepted or refused alone, and those t
 all or none; what a transaction commits counts with the transaction's end; a transaction takes an offset only
 after it is durable that the group's partition of `__consumer_offsets` takes part in it.
 
-Source: Kafka's KafkaApis and OffsetMetadataManager, KIP-211, KIP-447, KIP-848, KIP-890.
+Versions: OffsetCommit 2 to 4 set how long offsets are kept; members of the consumer protocol need 9, which
+also says that a group does not exist; from 10 on topics have ids. TxnOffsetCommit names the member from 3 on;
+from 4 on it says TRANSACTION_ABORTABLE, from 5 on it adds its partition itself. Source: Kafka's KafkaApis and
+OffsetMetadataManager, KIP-211, KIP-447, KIP-848, KIP-890.
 """
 
 from __future__ import annotations

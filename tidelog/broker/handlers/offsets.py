@@ -9,8 +9,10 @@ because consumers may have read that far. A follower gets the ends of all that i
 Invariants: a partition fails alone; a partition named twice in one request is INVALID_REQUEST, because its
 two answers could not be distinguished. Searches by timestamp may read the disk and run in a thread.
 
-Source: Kafka's KafkaApis.handleListOffsetRequest, KIP-79, KIP-320, KIP-734 (max timestamp), KIP-405, KIP-1005
-and KIP-1023 (places in remote storage), KIP-107 (DeleteRecords), KIP-207 (OFFSET_NOT_AVAILABLE).
+Versions: ListOffsets refuses a place that its version does not have (`_SPECIAL_FROM`), and says
+LEADER_NOT_AVAILABLE instead of OFFSET_NOT_AVAILABLE up to 4. From OffsetForLeaderEpoch 3 on followers ask
+too. Source: Kafka's KafkaApis.handleListOffsetRequest, KIP-79, KIP-320, KIP-734 (max timestamp), KIP-405,
+KIP-1005 and KIP-1023 (places in remote storage), KIP-107 (DeleteRecords), KIP-207 (OFFSET_NOT_AVAILABLE).
 """
 
 from __future__ import annotations

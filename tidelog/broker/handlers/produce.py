@@ -20,7 +20,8 @@ Invariants:
 - a refusal by an existing partition names the log's start: for code 59 clients use it to decide whether
   retention has removed their last batch.
 
-Event loop only. Views in the request are invalid once the call returns. Source: Kafka's
+Versions: 7 has zstd, 8 the records at fault, 11 TRANSACTION_ABORTABLE; 12 adds partitions to transactions; 13
+has topic ids. Event loop only. Views in the request are invalid once the call returns. Source: Kafka's
 ReplicaManager.appendRecords and ProduceRequest.validateRecords; KIP-516.
 """
 

@@ -5,7 +5,8 @@ request names; a request that finds no id left waits for the next block and is n
 `DESCRIBED_ON_THE_LOOP` producers are described in a thread, and a partition that is named twice is described
 once.
 
-Source: KIP-98, KIP-360, KIP-664, KIP-939 (two-phase commit).
+Versions: InitProducerId names the producer that it replaces from 3 on, says PRODUCER_FENCED from 4 on, and
+has two-phase commit from 6 on. Source: KIP-98, KIP-360, KIP-664, KIP-939 (two-phase commit).
 """
 
 from __future__ import annotations

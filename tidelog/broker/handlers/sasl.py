@@ -32,7 +32,7 @@ _LEAST_INTERVAL_MS: Final = 1000
 
 
 class SaslHandler:
-    """Serves SaslHandshake and SaslAuthenticate."""
+    """Serves SaslHandshake 0-1 and SaslAuthenticate 0-2."""
 
     def __init__(self, services: Services) -> None:
         self._authentication = services.authentication

@@ -5,8 +5,9 @@ Owns the conversion between the wire and the share partitions, and what belongs 
 - a partition's acknowledgements succeed or fail alone, and a partition's fetch does not depend on them;
 - the last request of a session acknowledges first, then what the member still holds becomes available.
 
-Source: Kafka's KafkaApis (handleShareFetchRequest, handleShareAcknowledgeRequest), KIP-932, KIP-1206,
-KIP-1222.
+Versions: from 2 on, max_records may hold within a batch, members renew locks, and ShareAcknowledge says how
+long these are. Source: Kafka's KafkaApis (handleShareFetchRequest, handleShareAcknowledgeRequest), KIP-932,
+KIP-1206, KIP-1222.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Owns the conversion between the wire and the machine of these groups, and when t
 and end. Invariants: a partition is assigned only after its state exists; the states of a group are deleted
 before the group is, and what a crash interrupted is continued by the next request.
 
-Source: Kafka's KafkaApis and GroupCoordinatorService, KIP-932, KIP-1226.
+Versions: DescribeShareGroupOffsets has the lag from 1 on. Source: Kafka's KafkaApis and
+GroupCoordinatorService, KIP-932, KIP-1226.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ NO_UUID = UUID(int=0)
 
 
 class ShareGroupsHandler(GuardedHandler):
-    """Serves the APIs 76, 77 and 90 to 92."""
+    """Serves ShareGroupHeartbeat, -Describe 1, DescribeShareGroupOffsets 0-1, Alter- and Delete- 0."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)

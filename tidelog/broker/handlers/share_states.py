@@ -4,7 +4,8 @@ The leaders of partitions ask their coordinator for them.
 
 Invariant: each partition succeeds or fails alone, and is answered once its state is durable.
 
-Source: Kafka's KafkaApis and ShareCoordinatorService.
+Versions: writes and summaries have the number of records that are done from 1 on. Source: Kafka's KafkaApis
+and ShareCoordinatorService.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _Ask = Callable[[SharePartitionKey, Any], Callable[[ShareStates], Any]]
 
 
 class ShareStatesHandler:
-    """Serves the APIs 83 to 87."""
+    """Serves Initialize-, Read- and DeleteShareGroupState 0, Write- 0-1, ReadShareGroupStateSummary 0-1."""
 
     def __init__(self, services: Services) -> None:
         self._coordinator = services.share.coordinator

@@ -3,7 +3,10 @@
 Invariants: each topic of a request succeeds or fails alone; one named twice is INVALID_REQUEST; validate_only
 changes nothing and answers as if it had; an answer comes once the change is durable.
 
-Source: Kafka's ReplicationControlManager and ControllerApis; KIP-195, KIP-464, KIP-516, KIP-525, KIP-599.
+Versions: a client above its quota of changes is refused from CreateTopics 6, DeleteTopics 5 and
+CreatePartitions 3 on, before that it waits. CreateTopics describes the new topic from 5 on, with its id from
+7 on. DeleteTopics names topics by id too from 6 on. Source: Kafka's ReplicationControlManager and
+ControllerApis; KIP-195, KIP-464, KIP-516, KIP-525, KIP-599.
 """
 
 from __future__ import annotations

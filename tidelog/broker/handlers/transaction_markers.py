@@ -5,7 +5,8 @@ written once and answered each time, and one that is sent again is written again
 markers of `__consumer_offsets` go through the coordinator of groups, so that what the transaction committed
 counts, or is forgotten, at once.
 
-Source: KIP-98, KIP-664 (an administrator aborts a hanging transaction with it).
+Versions: from 2 on a marker says the version of its transaction (KIP-1228). Source: KIP-98, KIP-664 (an
+administrator aborts a hanging transaction with it).
 """
 
 from __future__ import annotations

@@ -3,8 +3,11 @@
 Invariants: an answer is given once what it says is durable; a partition or an id that is named several times
 is answered once; if a partition of a transaction is unknown, none of that request is added to it.
 
-Source: Kafka's KafkaApis, KIP-98, KIP-360 (PRODUCER_FENCED), KIP-664, KIP-890, KIP-994 (durations), KIP-1152
-(patterns).
+Versions: AddPartitionsToTxn is a client's up to 3, and may wait for the end of the transaction before; from 4
+on brokers send it. A fenced producer gets PRODUCER_FENCED from 2 on. TRANSACTION_ABORTABLE comes from
+AddPartitionsToTxn 5, AddOffsetsToTxn 4 and EndTxn 4 on. From EndTxn 5 on each transaction has an epoch of its
+own. ListTransactions filters by duration from 1 on, by pattern from 2 on. Source: Kafka's KafkaApis, KIP-98,
+KIP-360 (PRODUCER_FENCED), KIP-664, KIP-890, KIP-994 (durations), KIP-1152 (patterns).
 """
 
 from __future__ import annotations

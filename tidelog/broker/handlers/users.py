@@ -25,7 +25,7 @@ _Changes = dict[ScramMechanism, ScramCredential | None]
 
 
 class UsersHandler:
-    """Serves DescribeUserScramCredentials and AlterUserScramCredentials."""
+    """Serves DescribeUserScramCredentials 0 and AlterUserScramCredentials 0."""
 
     def __init__(self, services: Services) -> None:
         self._users = services.users
