@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.broker.handlers import error_answers as failed
@@ -41,7 +42,6 @@ from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producers import ProducersHandler
 from tidelog.broker.handlers.sasl import SaslHandler
-from tidelog.broker.handlers.share import ShareHandler
 from tidelog.broker.handlers.snapshots import SnapshotsHandler
 from tidelog.broker.handlers.telemetry import TelemetryHandler
 from tidelog.broker.handlers.topic_partitions import TopicPartitionsHandler
@@ -109,8 +109,9 @@ class ServedApi(NamedTuple):
 
     key: ApiKey
     kind: Kind
-    handler: Callable[[Any, RequestContext, Any], Any]
-    """The method of a class that is made of Services."""
+    handler: Callable[[Any, RequestContext, Any], Any] | str
+    """The method of a class that is made of Services. A text names one that is imported with the first
+    request, by its module in `handlers`, class and name."""
     error_answer: ErrorAnswer
     needs: tuple[Need, ...]
     open_at: frozenset[AuthenticationStep]
@@ -125,7 +126,7 @@ class ServedApi(NamedTuple):
 def _api(
     key: ApiKey,
     kind: Kind,
-    handler: Callable[[Any, RequestContext, Any], Any],
+    handler: Callable[[Any, RequestContext, Any], Any] | str,
     error_answer: ErrorAnswer,
     needs: tuple[Need, ...],
     open_at: frozenset[AuthenticationStep] = SIGNED_IN,
@@ -326,46 +327,46 @@ ROWS: Final = (
             each(right.DESCRIBE_TOPIC, when="it names topics"),
             shown(right.DESCRIBE_TOPIC, when="it asks for all topics"),
         )),
-    _api(ApiKey.SHARE_GROUP_HEARTBEAT, Kind.CHANGE, ShareHandler.heartbeat,
+    _api(ApiKey.SHARE_GROUP_HEARTBEAT, Kind.CHANGE, "share_groups.ShareGroupsHandler.heartbeat",
         failed.top_level_with_message, (
             whole(right.READ_GROUP, field="group_id"),
             Need((right.DESCRIBE_TOPIC,), Effect.REFUSED, "it names topics; each of them"),
         )),
-    _api(ApiKey.SHARE_GROUP_DESCRIBE, Kind.READ, ShareHandler.describe,
+    _api(ApiKey.SHARE_GROUP_DESCRIBE, Kind.READ, "share_groups.ShareGroupsHandler.describe",
         failed.by_element("groups", "group_ids", "group_id"), (
             each(right.DESCRIBE_GROUP),
             each(right.DESCRIBE_TOPIC,
                  when="topics are assigned to members of the group; the group is refused"),
         )),
-    _api(ApiKey.SHARE_FETCH, Kind.LONG_POLL, ShareHandler.fetch,
+    _api(ApiKey.SHARE_FETCH, Kind.LONG_POLL, "share_fetch.ShareFetchHandler.fetch",
         failed.top_level_with_message, (
             whole(right.READ_GROUP, field="group_id"), each(right.READ_TOPIC),
         )),
-    _api(ApiKey.SHARE_ACKNOWLEDGE, Kind.CHANGE, ShareHandler.acknowledge,
+    _api(ApiKey.SHARE_ACKNOWLEDGE, Kind.CHANGE, "share_fetch.ShareFetchHandler.acknowledge",
         failed.top_level_with_message, (
             whole(right.READ_GROUP, field="group_id"), each(right.READ_TOPIC),
         )),
-    _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, Kind.LONG_POLL, ShareHandler.initialize,
+    _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, Kind.LONG_POLL, "share_states.ShareStatesHandler.initialize",
         failed.share_state, (whole(right.CLUSTER_ACTION),)),
-    _api(ApiKey.READ_SHARE_GROUP_STATE, Kind.LONG_POLL, ShareHandler.read,
+    _api(ApiKey.READ_SHARE_GROUP_STATE, Kind.LONG_POLL, "share_states.ShareStatesHandler.read",
         failed.share_state, (whole(right.CLUSTER_ACTION),)),
-    _api(ApiKey.WRITE_SHARE_GROUP_STATE, Kind.LONG_POLL, ShareHandler.write,
+    _api(ApiKey.WRITE_SHARE_GROUP_STATE, Kind.LONG_POLL, "share_states.ShareStatesHandler.write",
         failed.share_state, (whole(right.CLUSTER_ACTION),)),
-    _api(ApiKey.DELETE_SHARE_GROUP_STATE, Kind.LONG_POLL, ShareHandler.delete,
+    _api(ApiKey.DELETE_SHARE_GROUP_STATE, Kind.LONG_POLL, "share_states.ShareStatesHandler.delete",
         failed.share_state, (whole(right.CLUSTER_ACTION),)),
-    _api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, Kind.LONG_POLL, ShareHandler.summary,
+    _api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, Kind.LONG_POLL, "share_states.ShareStatesHandler.summary",
         failed.share_state, (whole(right.CLUSTER_ACTION),)),
-    _api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, Kind.READ, ShareHandler.describe_offsets,
+    _api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, Kind.READ, "share_groups.ShareGroupsHandler.describe_offsets",
         failed.by_element("groups", "groups", "group_id"), (
             each(right.DESCRIBE_GROUP),
             each(right.DESCRIBE_TOPIC, when="it names topics"),
             shown(right.DESCRIBE_TOPIC, when="it asks for all topics"),
         )),
-    _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, Kind.CHANGE, ShareHandler.alter_offsets,
+    _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, Kind.CHANGE, "share_groups.ShareGroupsHandler.alter_offsets",
         failed.top_level_with_message, (
             whole(right.READ_GROUP, field="group_id"), each(right.READ_TOPIC),
         )),
-    _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, Kind.CHANGE, ShareHandler.delete_offsets,
+    _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, Kind.CHANGE, "share_groups.ShareGroupsHandler.delete_offsets",
         failed.top_level_with_message, (
             whole(right.DELETE_GROUP, field="group_id"), each(right.READ_TOPIC),
         )),
@@ -387,10 +388,10 @@ def build_handlers(services: Services) -> dict[ApiKey, Handler]:
     owners: dict[type, Any] = {MetadataHandler: MetadataHandler(services, advertised_api_keys(advertised))}
     handlers = {}
     for row in SERVED_APIS.values():
-        owner = _owner_of(row.handler)
-        if owner not in owners:
-            owners[owner] = owner(services)
-        handler = row.handler.__get__(owners[owner])
+        if isinstance(row.handler, str):
+            handler = _later(services, owners, row.handler)
+        else:
+            handler = _bound(services, owners, row.handler)
         if services.membership is not None:
             from tidelog.broker.handlers.cut_off import refused_while_cut_off
 
@@ -399,9 +400,23 @@ def build_handlers(services: Services) -> dict[ApiKey, Handler]:
     return handlers
 
 
-def _owner_of(method: Callable[..., Any]) -> type:
+def _bound(services: Services, owners: dict[type, Any], method: Callable[..., Any]) -> Handler:
+    """The method of the one object of its class."""
     owner: type = getattr(sys.modules[method.__module__], method.__qualname__.partition(".")[0])
-    return owner
+    if owner not in owners:
+        owners[owner] = owner(services)
+    handler: Handler = method.__get__(owners[owner])
+    return handler
+
+
+def _later(services: Services, owners: dict[type, Any], path: str) -> Handler:
+    @cache
+    def handler() -> Handler:
+        module, owner, name = path.split(".")
+        imported = getattr(import_module(f"tidelog.broker.handlers.{module}"), owner)
+        return _bound(services, owners, getattr(imported, name))
+
+    return lambda context, request: handler()(context, request)
 
 
 def advertised_api_keys(

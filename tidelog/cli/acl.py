@@ -12,6 +12,7 @@ import typer
 
 from tidelog.cli.failures import Failure, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument, option
+from tidelog.cli.tables import print_table
 from tidelog.protocol.acls import (
     CLUSTER_NAME,
     WILDCARD,
@@ -67,8 +68,6 @@ def list_acls(
 
     With the name of a resource: those that apply to it, also those with * or a prefix.
     """
-    from tidelog.cli.tables import print_table
-
     resources = _resources(topic, group, transactional_id, of_cluster)
     filters = [AclFilter(kind, PatternType.MATCH, name, principal) for kind, name in resources] or [
         AclFilter(principal=principal)

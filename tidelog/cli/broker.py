@@ -12,6 +12,7 @@ import typer
 from tidelog.cli.failures import run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 from tidelog.cli.setting_changes import change_settings, delete_option, read_changes, set_option
+from tidelog.cli.tables import print_table
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, ConfigEntry, ConfigResource
@@ -57,7 +58,6 @@ def _change(broker: int | None, changes: dict[str, str | None], cluster: Cluster
 
 
 def _list(broker: int | None, as_json: bool, cluster: ClusterConfig) -> None:
-    from tidelog.cli.tables import print_table
     from tidelog.client import ConfigResource, ConfigResourceType
 
     async def look(admin: Admin) -> dict[ConfigResource, list[ConfigEntry]]:

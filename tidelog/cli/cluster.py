@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -9,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tidelog.cli.failures import Failure, broker_failures, run_with_admin
-from tidelog.cli.http_port import HttpAddress
+from tidelog.cli.http_port import HttpAddress, NoAnswerError, ask, find, url
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument
 from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, mechanisms_of, read_password
+from tidelog.cli.tables import as_objects, print_table
 
 if TYPE_CHECKING:
     from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -40,10 +43,6 @@ def _cluster() -> None:
 @app.command()
 def info(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Show the cluster's id, its brokers, and how many topics and partitions it has."""
-    import json
-
-    from tidelog.cli.tables import as_objects, print_table
-
     columns = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "LEADS")
     facts, brokers = run_with_admin(_look, cluster)
     if as_json:
@@ -60,10 +59,6 @@ def status(http: HttpAddress = None, as_json: AsJson = False, cluster: ToCluster
 
     They are those on the page Overview of the console, for all brokers. Exits with 1 if there are problems.
     """
-    import json
-
-    from tidelog.cli.http_port import NoAnswerError, ask, find, url
-
     address = http or run_with_admin(find, cluster)
     instead = "Name the HTTP port with --http; `tidelog cluster info` needs no HTTP port"
     if address is None:
@@ -186,8 +181,6 @@ def _while_stopped(
 
 def _settings(config_file: Path | None, assignments: list[str] | None) -> BrokerConfig:
     """Of a broker, as `tidelog serve` takes them. Raises ConfigError."""
-    import os
-
     from tidelog.broker.command import settings_given
     from tidelog.broker.configuration.broker_config import BrokerConfig
 

@@ -17,6 +17,8 @@ import typer
 from tidelog.cli.failures import Failure
 from tidelog.cli.options import DEFAULT_CLUSTER, option
 from tidelog.protocol.settings import ConfigError, Setting
+from tidelog.wire.cluster_config import OPTIONS, keywords_from_options
+from tidelog.wire.properties import parse_properties
 
 COMMAND_CONFIG = Setting(
     "command_config",
@@ -35,9 +37,6 @@ def read_command_config(file: Path) -> dict[str, Any]:
 
     Raises Failure if it cannot be read, BadParameter for a property that is unknown or has a wrong value.
     """
-    from tidelog.wire.cluster_config import OPTIONS, keywords_from_options
-    from tidelog.wire.properties import parse_properties
-
     try:
         properties = parse_properties(file.read_text())
         if unknown := sorted(properties.keys() - OPTIONS):

@@ -3,11 +3,14 @@
 The settings are those of `broker.configuration.broker_config`. Starts no broker and opens no connection.
 """
 
+import json
+import os
 from pathlib import Path
 from typing import Annotated
 
 from tidelog.cli.failures import Failure
 from tidelog.cli.options import AsJson, option
+from tidelog.cli.tables import print_table, shortened
 
 
 def config(
@@ -27,12 +30,8 @@ def config(
     The first source that has a setting counts: --set, the environment (TIDELOG_LOG_SEGMENT_BYTES), the TOML
     file, the default.
     """
-    import json
-    import os
-
     from tidelog.broker.command import settings_given
     from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError
-    from tidelog.cli.tables import print_table, shortened
 
     try:
         given = settings_given({}, assignments or [])

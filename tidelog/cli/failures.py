@@ -12,9 +12,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidelog.client import AuthenticationError, ClientError
+from tidelog.protocol.errors import ApiError
+from tidelog.protocol.settings import ConfigError, settings_of
+from tidelog.wire.cluster_config import ClusterConfig
+
 if TYPE_CHECKING:
     from tidelog.client import Admin
-    from tidelog.wire.cluster_config import ClusterConfig
 
 Result = TypeVar("Result")
 
@@ -32,8 +36,6 @@ def broker_failures(place: object = "etcd") -> Iterator[None]:
     from tidelog.broker.cluster.store import StoreError
     from tidelog.broker.storage.checkpoints import CheckpointError
     from tidelog.broker.storage.manager import DataFolderError
-    from tidelog.protocol.errors import ApiError
-    from tidelog.protocol.settings import ConfigError
 
     try:
         yield
@@ -41,6 +43,8 @@ def broker_failures(place: object = "etcd") -> Iterator[None]:
         raise Failure(error.message) from None
     except (ConfigError, StoreError, DataFolderError, CheckpointError) as error:
         raise Failure(str(error)) from None
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise Failure(f"cannot use {error.filename or place}: {error.strerror or error}") from None
 
@@ -83,9 +87,6 @@ async def _with_admin(work: Callable[[Admin], Awaitable[Result]], cluster: Clust
 
 def _for_shell(error: object) -> str:
     """One line, with the names of settings that a file for --command-config has."""
-    from tidelog.protocol.settings import settings_of
-    from tidelog.wire.cluster_config import ClusterConfig
-
     text = " ".join(str(error).split())
     dotted = re.sub(
         rf"\b({'|'.join(each.attribute for each in settings_of(ClusterConfig) if '_' in each.attribute)})\b",
@@ -105,7 +106,6 @@ async def _reach(cluster: ClusterConfig) -> None:
     when one refuses the user."""
     import asyncio
 
-    from tidelog.client import AuthenticationError, ClientError
     from tidelog.wire.asked_apis import OWN_APIS
     from tidelog.wire.opening import open_connection
 

@@ -14,6 +14,7 @@ import typer
 from tidelog.cli.failures import Failure, run_with_admin
 from tidelog.cli.http_port import HttpAddress, ask, find, url
 from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster, Topic, argument, option
+from tidelog.cli.tables import counted, print_table
 from tidelog.wire.cluster_config import ClusterConfig
 
 app = typer.Typer(
@@ -213,8 +214,6 @@ def list_faults(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Show the ordered faults, oldest first, and how often each was applied."""
-    from tidelog.cli.tables import print_table
-
     answer = _ask("GET", "/faults", None, http, cluster)
     faults = [*(answer["finished"] if finished else ()), *answer["faults"]]
     rows = [
@@ -244,8 +243,6 @@ def clear(
     """Cancel ordered faults. Their changes to producers stay."""
     path = "/faults" if fault_id is None else f"/faults/{fault_id}"
     cleared = _ask("DELETE", path, None, http, cluster)["cleared"]
-    from tidelog.cli.tables import counted
-
     print(f"cleared {counted(cleared, 'fault')}")
 
 

@@ -7,6 +7,7 @@ of a group are changed only while it has no members, because members would overw
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -21,10 +22,12 @@ from tidelog.cli.options import (
     read_timestamp,
 )
 from tidelog.cli.setting_changes import change_settings, delete_option, read_changes, set_option
+from tidelog.cli.tables import as_objects, counted, print_table
+from tidelog.client import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.coordinator.offsets.reset import Reset
-    from tidelog.client import Admin, CommittedOffset, Consumer, GroupDescription, TopicPartition
+    from tidelog.client import Admin, CommittedOffset, Consumer, GroupDescription
     from tidelog.wire.cluster_config import ClusterConfig
 
 app = typer.Typer(
@@ -43,8 +46,6 @@ _OWN = 8
 @app.command("list")
 def list_groups(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Print all groups, their types and states."""
-    from tidelog.cli.tables import print_table
-
     groups = run_with_admin(lambda admin: admin.groups.list(), cluster)
     rows = [(each.group_id, each.type, each.state) for each in groups]
     print_table(("GROUP", "TYPE", "STATE"), rows, as_json=as_json)
@@ -57,9 +58,6 @@ def describe(groups: Groups, as_json: AsJson = False, cluster: ToCluster = DEFAU
 
 
 async def _describe(group_ids: list[str], as_json: bool, cluster: ClusterConfig) -> None:
-    import json
-
-    from tidelog.cli.tables import as_objects, print_table
     from tidelog.client import Admin, Consumer
 
     async with Admin(cluster=cluster) as admin, Consumer(cluster=cluster) as consumer:
@@ -93,7 +91,6 @@ def config(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """List the settings of a group, or change them. The group need not exist yet."""
-    from tidelog.cli.tables import print_table
     from tidelog.client import ConfigResource, ConfigResourceType
 
     resource = ConfigResource(ConfigResourceType.GROUP, group)
@@ -136,7 +133,6 @@ async def _lags(
 
     from rich.console import Console
 
-    from tidelog.cli.tables import print_table
     from tidelog.client import Admin, Consumer
 
     terminal = Console()
@@ -205,8 +201,6 @@ async def _ends(
     admin: Admin, consumer: Consumer, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The next offset of each partition that exists."""
-    from tidelog.client import TopicPartition
-
     present = set(await admin.list_topics()) & {topic for topic, _ in partitions}
     known = {
         TopicPartition(topic.name, each.partition)
@@ -302,8 +296,7 @@ async def _new_offsets(
 async def _reset(
     group_id: str, topics: list[str] | None, reset: Reset, dry_run: bool, cluster: ClusterConfig
 ) -> None:
-    from tidelog.cli.tables import counted, print_table
-    from tidelog.client import Admin, Consumer, TopicPartition
+    from tidelog.client import Admin, Consumer
 
     async with Admin(cluster=cluster) as admin, Consumer(cluster=cluster) as consumer:
         group = await admin.groups.describe(group_id)

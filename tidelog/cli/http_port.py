@@ -7,11 +7,14 @@ its HTTP port, so the user need not name it. Other brokers have no such setting:
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
+from ssl import create_default_context
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from tidelog.cli.failures import Failure
 from tidelog.cli.options import option
+from tidelog.client import ClientError
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -35,7 +38,6 @@ _THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 def _connection(address: str, cluster: ClusterConfig) -> HTTPConnection:
     from http.client import HTTPConnection, HTTPSConnection
-    from ssl import create_default_context
 
     from tidelog.wire.security.tls import make_context
 
@@ -46,7 +48,6 @@ def _connection(address: str, cluster: ClusterConfig) -> HTTPConnection:
 
 
 def _credentials(connection: HTTPConnection, cluster: ClusterConfig) -> dict[str, str]:
-    from base64 import b64encode
     from http.client import HTTPSConnection
 
     user, password = cluster.sasl_plain_username, cluster.sasl_plain_password
@@ -66,7 +67,7 @@ class NoAnswerError(Failure):
 
 async def find(admin: Admin) -> str | None:
     """HOST:PORT of the HTTP port of the broker that `admin` reached first; None if it has none."""
-    from tidelog.client import ClientError, ConfigResource, ConfigResourceType
+    from tidelog.client import ConfigResource, ConfigResourceType
 
     cluster = await admin.describe_cluster()
     by_id = {node.node_id: node for node in cluster.brokers}

@@ -3,6 +3,7 @@
 Owns their names, environment variables and help. Used in the signatures of the commands.
 """
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, TypeAlias
 
@@ -27,8 +28,6 @@ def read_cluster(servers: str | ClusterConfig) -> ClusterConfig:
 def read_timestamp(text: str | int) -> int:
     """An option's text as milliseconds since 1970: that number, or a time of ISO 8601, in UTC if it names no
     zone. Raises BadParameter."""
-    from datetime import UTC, datetime
-
     try:
         return int(text)
     except ValueError:

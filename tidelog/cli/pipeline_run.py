@@ -31,6 +31,10 @@ from tidelog.cli.failures import Failure, run
 from tidelog.cli.pipeline_errors import as_flags, reason
 from tidelog.cli.pipeline_progress import Screen, progress_shown, watched
 from tidelog.cli.pipeline_reports import show
+from tidelog.client import ClientError
+from tidelog.pipeline.jobs.settings import CommonSettings, choose, cluster_prefix, make_settings, table_of
+from tidelog.pipeline.offsets import OffsetsLostError, OptionError
+from tidelog.protocol.settings import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,9 +74,6 @@ def _run_job(job: str, given: Mapping[str, Any], stop: _Stop) -> None:
     values = _read_settings(Path(file)) if file is not None else {}
 
     from tidelog.pipeline.jobs.job import MetricsFile
-    from tidelog.pipeline.jobs.settings import CommonSettings, choose, cluster_prefix, make_settings, table_of
-    from tidelog.pipeline.offsets import OptionError
-    from tidelog.protocol.settings import settings_of
 
     module = import_module(f"tidelog.pipeline.jobs.{job}")
     table = table_of(job)
@@ -133,10 +134,8 @@ def _run(
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from tidelog.client import ClientError
     from tidelog.pipeline.jobs.archive_files import ArchiveError
     from tidelog.pipeline.mirror.session_folder import MirrorError
-    from tidelog.pipeline.offsets import OffsetsLostError, OptionError
     from tidelog.pipeline.source.fetch import RecordsMissingError
     from tidelog.pipeline.spark.java import JavaNotFoundError
 

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -32,6 +33,8 @@ from tidelog.cli.options import (
     unescape,
 )
 from tidelog.cli.pace import Pace, Progress
+from tidelog.cli.tables import counted
+from tidelog.client import TopicAlreadyExistsError, UnknownTopicError
 from tidelog.protocol.json_lines import Line, parse_line
 
 if TYPE_CHECKING:
@@ -113,8 +116,6 @@ def produce(
         count = run(work, cluster)
     finally:
         progress.end()
-    from tidelog.cli.tables import counted
-
     print(f"stored {counted(count, 'record')} in {topic} ({time.monotonic() - began:.1f} s)", file=sys.stderr)
 
 
@@ -137,9 +138,7 @@ async def _send(
 
 async def _find_topic(topic: str, cluster: ClusterConfig, *, create: bool) -> None:
     """Return when the topic exists. Raises Failure if it does not and must not be created."""
-    from difflib import get_close_matches
-
-    from tidelog.client import Admin, NewTopic, TopicAlreadyExistsError, UnknownTopicError
+    from tidelog.client import Admin, NewTopic
 
     async with Admin(cluster=cluster) as admin:
         try:

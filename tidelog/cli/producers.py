@@ -7,6 +7,7 @@ empty, and one line on standard error says why.
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from urllib.parse import urlencode
@@ -14,6 +15,7 @@ from urllib.parse import urlencode
 from tidelog.cli.failures import run_with_admin
 from tidelog.cli.http_port import HttpAddress, NoAnswerError, ask, find, url
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic, option
+from tidelog.cli.tables import format_timestamp, print_table
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, ProducerDescription, TopicPartition
@@ -94,8 +96,6 @@ def _batches(
 
 
 def _print_table(found: dict[TopicPartition, list[ProducerDescription]], batches: _Batches) -> None:
-    from tidelog.cli.tables import format_timestamp, print_table
-
     rows = [
         (
             where.partition,
@@ -122,8 +122,6 @@ def _as_text(batches: list[dict[str, int]] | None) -> str:
 
 
 def _print_json(found: dict[TopicPartition, list[ProducerDescription]], batches: _Batches) -> None:
-    import json
-
     for where, producers_there in found.items():
         for producer in sorted(producers_there):
             line: dict[str, Any] = {"topic": where.topic, "partition": where.partition}

@@ -11,6 +11,7 @@ import typer
 
 from tidelog.cli.failures import Failure, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument, option
+from tidelog.cli.tables import print_table
 from tidelog.protocol.quotas import ALL_QUOTAS, CLIENT_ID, ENTITY_TYPES, IP, USER, QuotaEntity
 
 if TYPE_CHECKING:
@@ -84,8 +85,6 @@ def delete(
 @app.command("list")
 def list_quotas(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """List all quotas."""
-    from tidelog.cli.tables import print_table
-
     found = run_with_admin(lambda admin: admin.quotas.list(), cluster)
     absent = None if as_json else ""
     rows = [

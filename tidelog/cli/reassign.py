@@ -16,9 +16,12 @@ import typer
 
 from tidelog.cli.failures import Failure, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, option
+from tidelog.cli.tables import as_objects, print_table
+from tidelog.client import BrokerError, TopicPartition
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin, Reassignment, TopicPartition
+    from tidelog.client import Admin, Reassignment
 
 app = typer.Typer(
     no_args_is_help=True, help="Move replicas of partitions to other brokers, or change their number."
@@ -95,7 +98,6 @@ def start(
 @app.command()
 def status(wait: Wait = False, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Show the partitions that are being moved. If there are none, end the throttle."""
-    from tidelog.cli.tables import as_objects, print_table
 
     async def work(admin: Admin) -> Mapping[TopicPartition, Reassignment]:
         if wait:
@@ -131,9 +133,6 @@ def cancel(
     only = None if file is None else _read(file).keys()
 
     async def work(admin: Admin) -> int:
-        from tidelog.client import BrokerError
-        from tidelog.protocol.errors import ErrorCode
-
         while True:
             under_way = [key for key in await admin.reassignments.list() if only is None or key in only]
             try:
@@ -238,8 +237,6 @@ def _broker_ids(text: str) -> list[int]:
 
 def _read(file: str) -> dict[TopicPartition, Sequence[int] | None]:
     """Partition -> replicas. Raises Failure."""
-    from tidelog.client import TopicPartition
-
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
         return {

@@ -49,32 +49,22 @@ def rebuild_catalog(
     Use it if a broker does not start because its catalog is lost, damaged or older than the folders. Names,
     ids and partitions come from the folders. Settings come from what is left of the old catalog.
     """
-    from tidelog.broker.cluster.store import StoreError
-    from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding, RebuildError
+    from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding
     from tidelog.broker.replicas.ownership import locked
     from tidelog.broker.storage.disk import Disk
-    from tidelog.broker.storage.manager import DataFolderError
 
     if not data_dir.is_dir():
         raise Failure(f"{data_dir} is not a folder")
     disk = Disk()
-    try:
-        with locked(disk, data_dir, shared=False):
-            rebuilding = CatalogRebuilding(data_dir, disk)
-            rebuilt = rebuilding.plan(cluster_id=cluster_id, node_id=node_id)
-            _show(data_dir, rebuilt)
-            if not rebuilt.is_needed or dry_run:
-                return
-            if not yes:
-                _ask()
-            rebuilding.write(rebuilt)
-    except (RebuildError, DataFolderError, StoreError) as error:
-        raise Failure(str(error)) from None
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        where = error.filename or data_dir
-        raise Failure(f"cannot use {where}: {error.strerror or error}") from None
+    with broker_failures(data_dir), locked(disk, data_dir, shared=False):
+        rebuilding = CatalogRebuilding(data_dir, disk)
+        rebuilt = rebuilding.plan(cluster_id=cluster_id, node_id=node_id)
+        _show(data_dir, rebuilt)
+        if not rebuilt.is_needed or dry_run:
+            return
+        if not yes:
+            _ask()
+        rebuilding.write(rebuilt)
     kept = f"; the old one is kept as {', '.join(rebuilt.kept)}" if rebuilt.kept else ""
     print(f"written{kept}. Now start the broker.")
 

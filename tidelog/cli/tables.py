@@ -10,6 +10,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Container, Sequence
+from datetime import UTC, datetime
 
 _GAP = "  "
 _NARROWEST_WRAP = 30
@@ -83,8 +84,6 @@ def print_table(
 
 def format_timestamp(timestamp_ms: int) -> str:
     """Milliseconds since the epoch as UTC; `-` for none (-1), the bare number where no year holds it."""
-    from datetime import UTC, datetime
-
     if timestamp_ms < 0:
         return "-" if timestamp_ms == -1 else str(timestamp_ms)
     try:

@@ -6,15 +6,18 @@ Uses `client.Admin`. Each change is printed on one line, so that scripts can rea
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from tidelog.cli.failures import Failure, run, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic, option, topic_argument
+from tidelog.cli.tables import as_objects, counted, format_timestamp, print_table
+from tidelog.client import BrokerError, TopicAlreadyExistsError, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin, Consumer, TopicDescription, TopicPartition
+    from tidelog.client import Admin, Consumer, TopicDescription
     from tidelog.wire.cluster_config import ClusterConfig
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
@@ -48,7 +51,7 @@ def create(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Create topics."""
-    from tidelog.client import NewTopic, TopicAlreadyExistsError
+    from tidelog.client import NewTopic
 
     settings = _settings(configs)
 
@@ -81,7 +84,6 @@ def describe(topics: Topics, as_json: AsJson = False, cluster: ToCluster = DEFAU
 
 
 async def _describe(names: list[str], as_json: bool, cluster: ClusterConfig) -> None:
-    from tidelog.cli.tables import as_objects, print_table
     from tidelog.client import Admin, ConfigResource, ConfigResourceType, Consumer
 
     async with Admin(cluster=cluster) as admin, Consumer(cluster=cluster) as consumer:
@@ -107,8 +109,6 @@ async def _describe(names: list[str], as_json: bool, cluster: ClusterConfig) -> 
 
 def _led(topic: TopicDescription) -> dict[int, TopicPartition]:
     """The partitions that have a leader: no other broker knows offsets."""
-    from tidelog.client import TopicPartition
-
     led = [each.partition for each in topic.partitions if each.leader >= 0]
     return {index: TopicPartition(topic.name, index) for index in led}
 
@@ -140,11 +140,6 @@ async def _places(topic: TopicDescription, consumer: Consumer) -> list[tuple[obj
 
 async def _print_old(topic: TopicDescription, consumer: Consumer, settings: dict[str, str]) -> None:
     """Name records that are older than any that retention leaves in a topic whose records are new."""
-    import time
-
-    from tidelog.cli.tables import format_timestamp
-    from tidelog.client import BrokerError
-
     retention_ms = int(settings.get("retention.ms", -1))
     if retention_ms < 0 or "delete" not in settings.get("cleanup.policy", ""):
         return
@@ -244,8 +239,6 @@ def delete_records(
 
     If the disk lost records, name the first offset after them: the log then begins there.
     """
-    from tidelog.client import TopicPartition
-
     if every == (before_offset is not None):
         raise typer.BadParameter("give --before-offset or --all")
     before = -1 if before_offset is None else before_offset
@@ -264,8 +257,6 @@ def delete_records(
 
 
 def _partitions(topic: TopicDescription) -> str:
-    from tidelog.cli.tables import counted
-
     return counted(len(topic.partitions), "partition")
 
 

@@ -15,6 +15,9 @@ import typer
 
 from tidelog.cli.failures import Failure, run, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument, option
+from tidelog.cli.tables import counted, print_table
+from tidelog.client import BrokerError
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, TransactionDescription
@@ -38,7 +41,6 @@ def list_transactions(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Print the transactions that are not complete, the longest first."""
-    from tidelog.cli.tables import print_table
 
     async def look(admin: Admin) -> list[TransactionDescription]:
         names = [
@@ -76,8 +78,6 @@ def describe(
     transactional_id: TransactionalId, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER
 ) -> None:
     """Show state, producer and partitions of a transaction."""
-    from tidelog.cli.tables import print_table
-
     found = run_with_admin(lambda admin: _of(admin, transactional_id), cluster)
     if as_json:
         partitions = [where._asdict() for where in found.partitions]
@@ -92,9 +92,6 @@ def describe(
 
 async def _of(admin: Admin, transactional_id: str) -> TransactionDescription:
     """The id, which must exist: a request to end the transaction of an unknown id would create it."""
-    from tidelog.client import BrokerError
-    from tidelog.protocol.errors import ErrorCode
-
     try:
         return await admin.transactions.describe(transactional_id)
     except BrokerError as error:
@@ -159,7 +156,6 @@ def settle(
     This is for queries with delivery=exactly_once. Decided transactions are committed, the others are
     aborted.
     """
-    from tidelog.cli.tables import counted
     from tidelog.pipeline.exactly_once.decision import ExactlyOnceError
     from tidelog.pipeline.exactly_once.settling import Settlement, Sink, settle
 

@@ -13,6 +13,7 @@ import typer
 from tidelog.cli.failures import run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument
 from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, mechanisms_of, read_password
+from tidelog.cli.tables import print_table
 
 if TYPE_CHECKING:
     from tidelog.client import Admin
@@ -46,8 +47,6 @@ def add(
 @app.command("list")
 def list_users(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Print all users and the mechanisms of their passwords."""
-    from tidelog.cli.tables import print_table
-
     rows = [
         (user.name, mechanism, iterations)
         for user in run_with_admin(lambda admin: admin.users.list(), cluster)

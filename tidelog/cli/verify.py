@@ -6,16 +6,18 @@ crash leaves, what an earlier start set aside) do not change the exit code.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from tidelog.cli.failures import Failure
+from tidelog.cli.failures import Failure, broker_failures
 
 if TYPE_CHECKING:
     from tidelog.broker.data_folder.verification import Finding, FolderTotals
@@ -41,25 +43,17 @@ def verify(
     Nothing is changed. It checks batches (CRC, offsets, sequences of each producer), indexes, leader epochs,
     checkpoints, and that the catalog and the folders agree. It compares snapshots with a replay of the log.
     """
-    from tidelog.broker.data_folder.verification import VerificationError, verify_folder
+    from tidelog.broker.data_folder.verification import verify_folder
 
     began = time.monotonic()
     report = _print_json if as_json else _print_line
-    try:
-        with _progress() as progress:
-            totals = verify_folder(data_dir, report, progress)
-    except VerificationError as error:
-        raise Failure(str(error)) from None
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        where = error.filename or data_dir
-        raise Failure(f"cannot read {where}: {error.strerror or error}") from None
+    with broker_failures(data_dir), _progress() as progress:
+        totals = verify_folder(data_dir, report, progress)
     if remote_storage_url:
         store = remote_storage_url, remote_storage_endpoint, remote_storage_region
         _verify_remote(data_dir, store, report, totals, as_json=as_json)
     if as_json:
-        _print_totals_json(totals)
+        print(json.dumps({"totals": asdict(totals)}))
     else:
         _print_totals(totals, time.monotonic() - began)
     if totals.damage:
@@ -99,9 +93,6 @@ def _print_line(finding: Finding) -> None:
 
 
 def _print_json(finding: Finding) -> None:
-    import json
-    from dataclasses import asdict
-
     print(json.dumps(asdict(finding)), flush=True)
 
 
@@ -116,13 +107,6 @@ def _print_totals(totals: FolderTotals, seconds: float) -> None:
     warnings = f"{totals.warnings:,} warnings" if totals.warnings != 1 else "1 warning"
     damage = f"{totals.damage:,} places are damaged" if totals.damage != 1 else "1 place is damaged"
     print(f"{damage if totals.damage else 'no damage found'}, {warnings}")
-
-
-def _print_totals_json(totals: FolderTotals) -> None:
-    import json
-    from dataclasses import asdict
-
-    print(json.dumps({"totals": asdict(totals)}))
 
 
 @contextmanager

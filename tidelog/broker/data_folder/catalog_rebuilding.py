@@ -36,14 +36,10 @@ from tidelog.broker.storage import checkpoints
 from tidelog.broker.storage.checkpoints import TopicPartition
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import Folders, FoundPartition
-from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
+from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, DataFolderError
 from tidelog.broker.storage.process_folders import process_folders
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_below
 from tidelog.protocol.errors import ApiError
-
-
-class RebuildError(Exception):
-    """The folders contradict each other; the message says which, and what to do."""
 
 
 @dataclass(slots=True)
@@ -74,7 +70,7 @@ class CatalogRebuilding:
     def plan(self, *, cluster_id: str | None = None, node_id: int | None = None) -> Rebuilt:
         """What would be written. `cluster_id`, `node_id`: for a folder in which no file names them.
 
-        Raises RebuildError, OSError.
+        Raises DataFolderError if the folders contradict each other, OSError.
         """
         old, newest_revision, is_usable = self._old_catalog()
         identity = self._identity(old, cluster_id, node_id)
@@ -217,7 +213,7 @@ class CatalogRebuilding:
                 by_id[found.topic_id].append(f"{name}-{found.partition}")
         if len(by_id) > 1:
             which = "; ".join(f"{topic_id}: {', '.join(names)}" for topic_id, names in by_id.items())
-            raise RebuildError(
+            raise DataFolderError(
                 f"the folders of topic {name} have different topic ids ({which}). Move away the folders "
                 "that do not belong to it, or remove partition.metadata from those that do"
             )

@@ -43,11 +43,7 @@ from tidelog.broker.storage.process_folders import PROCESSES, process_folders
 from tidelog.broker.storage.verification.findings import Finding, Findings, Severity
 from tidelog.broker.storage.verification.partition import PartitionCheck, PartitionFacts
 
-__all__ = ["Finding", "FolderTotals", "Severity", "VerificationError", "verify_folder"]
-
-
-class VerificationError(Exception):
-    """The folder cannot be verified; the message says why and what to do."""
+__all__ = ["Finding", "FolderTotals", "Severity", "verify_folder"]
 
 
 @dataclass(slots=True)
@@ -75,7 +71,7 @@ def verify_folder(
     """Check everything in `data_dir`. `report` gets each finding at once.
 
     `progress` gets the bytes of logs read since the last call and the bytes there are in all. Raises
-    VerificationError when a broker runs there or it is no data folder, and OSError.
+    DataFolderError when a broker runs there or it is no data folder, and OSError.
     """
     disk = disk or Disk()
     _check_is_data_folder(disk, data_dir)
@@ -85,7 +81,7 @@ def verify_folder(
                 locks.enter_context(locked(disk, place, shared=True))
             return _Verification(disk, data_dir, Findings(report), progress).run()
     except DataFolderError as error:
-        raise VerificationError(f"{error}, or verify a copy: files that grow cannot be checked") from error
+        raise DataFolderError(f"{error}, or verify a copy: files that grow cannot be checked") from error
 
 
 @dataclass(eq=False)
@@ -308,14 +304,14 @@ def _partition_folders(disk: Disk, data_dir: Path) -> dict[TopicPartition, Path]
 
 def _check_is_data_folder(disk: Disk, data_dir: Path) -> None:
     if not data_dir.is_dir():
-        raise VerificationError(f"{data_dir} is no folder")
+        raise DataFolderError(f"{data_dir} is no folder")
     names = disk.list_directory(data_dir)
     if any(name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdigit() for name in names):
-        raise VerificationError(
+        raise DataFolderError(
             f"{data_dir} is the folder of one partition; give the data folder around it, {data_dir.parent}"
         )
     if not {LOCK_FILE, STORE_FILE, RECOVERY_POINTS} & set(names) and not _partition_folders(disk, data_dir):
-        raise VerificationError(
+        raise DataFolderError(
             f"{data_dir} is not the data folder of a broker: it has neither topics nor {STORE_FILE}"
         )
 

@@ -3,7 +3,7 @@
 - `access_control`: whether the principal of a request may do what the request asks for
 - `acls`, `client_quotas`, `cluster_admin`, `configs`, `console`, `consumer_groups`, `coordinators`,
   `group_admin`, `group_membership`, `group_offsets`, `metadata`, `offset_commits`, `offsets`, `producers`,
-  `sasl`, `share`, `share_fetch`, `share_groups`, `share_states`, `snapshots`, `telemetry`,
+  `sasl`, `share_fetch`, `share_groups`, `share_states`, `snapshots`, `telemetry`,
   `topic_partitions`, `topics`, `transaction_markers`, `transactions`, `users`: the APIs that the module's
   docstring names
 - `brokers`: the brokers that a client may connect to, and the address that each advertises for its listener

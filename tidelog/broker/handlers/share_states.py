@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.coordinator.share_states.machine import ShareStates, StateWrite
 from tidelog.broker.coordinator.share_states.records import batch_values, batches_of
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
+from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.steps import Pace
@@ -46,7 +47,9 @@ class ShareStatesHandler:
         self._coordinator = services.share.coordinator
         self._turns = services.turns
 
-    async def initialize(self, request: types.InitializeShareGroupStateRequest) -> Mapping[str, object]:
+    async def initialize(
+        self, context: RequestContext, request: types.InitializeShareGroupStateRequest
+    ) -> Mapping[str, object]:
         return await self._each(
             request,
             lambda key, each: (
@@ -54,7 +57,9 @@ class ShareStatesHandler:
             ),
         )
 
-    async def read(self, request: types.ReadShareGroupStateRequest) -> Mapping[str, object]:
+    async def read(
+        self, context: RequestContext, request: types.ReadShareGroupStateRequest
+    ) -> Mapping[str, object]:
         return await self._each(
             request,
             lambda key, each: lambda machine: partial(machine.read, key, each.leader_epoch),
@@ -65,7 +70,9 @@ class ShareStatesHandler:
             },
         )
 
-    async def write(self, request: types.WriteShareGroupStateRequest) -> Mapping[str, object]:
+    async def write(
+        self, context: RequestContext, request: types.WriteShareGroupStateRequest
+    ) -> Mapping[str, object]:
         def ask(key: SharePartitionKey, each: Any) -> Callable[[ShareStates], Any]:
             batches = batches_of(each.state_batches)
             asked = StateWrite(
@@ -79,10 +86,14 @@ class ShareStatesHandler:
 
         return await self._each(request, ask)
 
-    async def delete(self, request: types.DeleteShareGroupStateRequest) -> Mapping[str, object]:
+    async def delete(
+        self, context: RequestContext, request: types.DeleteShareGroupStateRequest
+    ) -> Mapping[str, object]:
         return await self._each(request, lambda key, each: lambda machine: partial(machine.delete, key))
 
-    async def summary(self, request: types.ReadShareGroupStateSummaryRequest) -> Mapping[str, object]:
+    async def summary(
+        self, context: RequestContext, request: types.ReadShareGroupStateSummaryRequest
+    ) -> Mapping[str, object]:
         return await self._each(
             request,
             lambda key, each: lambda machine: partial(machine.summary, key),

@@ -14,10 +14,11 @@ from tests.unit.broker.replicas.test_ownership import catalog_files, forget, wit
 from tests.unit.broker.test_services import lose_the_store, opened, stored
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Topic
 from tidelog.broker.coordinator.producer_ids import above_all_issued
-from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding, RebuildError, Rebuilt
+from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding, Rebuilt
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.storage.checkpoints import META_PROPERTIES, PARTITION_METADATA, write_topic_id
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.manager import DataFolderError
 from tidelog.cli.app import run_command
 
 WRITERS = 12
@@ -168,7 +169,7 @@ async def test_folders_of_one_topic_with_two_ids_are_not_guessed_about(tmp_path:
     await made(tmp_path)
     lose_the_store(tmp_path)
     write_topic_id(Disk(), tmp_path / "set-1", uuid4())
-    with pytest.raises(RebuildError, match=r"topic set have different topic ids .*set-0, set-2"):
+    with pytest.raises(DataFolderError, match=r"topic set have different topic ids .*set-0, set-2"):
         planned(tmp_path)
 
 

@@ -11,8 +11,8 @@ from tidelog.broker.app import Broker
 from tidelog.broker.cluster.catalog import TopicConfigsChanged
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.data_folder.verification import VerificationError
 from tidelog.broker.storage.index import TIME_ENTRY
+from tidelog.broker.storage.manager import DataFolderError
 from tidelog.broker.storage.verification.findings import PER_FILE, Severity
 
 
@@ -53,18 +53,18 @@ def test_a_damaged_catalog_is_found(folder: Folder) -> None:
 async def test_the_folder_of_a_running_broker_is_not_changed(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     async with await Broker.start(BrokerConfig(data_dir=data_dir, port=0, http_port=-1)):
-        with pytest.raises(VerificationError, match="a broker is using"):
+        with pytest.raises(DataFolderError, match="a broker is using"):
             Folder(data_dir).verify()
     assert Folder(data_dir).verify() == []
 
 
 def test_what_is_no_data_folder_is_refused(folder: Folder, tmp_path: Path) -> None:
-    with pytest.raises(VerificationError, match="is no folder"):
+    with pytest.raises(DataFolderError, match="is no folder"):
         Folder(tmp_path / "nowhere").verify()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(VerificationError, match="is not the data folder"):
+    with pytest.raises(DataFolderError, match="is not the data folder"):
         Folder(tmp_path / "empty").verify()
-    with pytest.raises(VerificationError, match=f"give the data folder around it, {folder.path}"):
+    with pytest.raises(DataFolderError, match=f"give the data folder around it, {folder.path}"):
         Folder(folder.partition).verify()
 
 
