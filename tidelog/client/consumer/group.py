@@ -1,7 +1,7 @@
 """One consumer's group: it carries out the steps of the membership, and commits.
 
-Owns: the tasks of a member (steps, heartbeats, automatic commits, the watch on the application), and the
-order of what happens around a rebalance. Invariants:
+Owns: automatic commits, the watch on the application, and the order of what happens around a rebalance.
+Invariants:
 - a partition that is given up is suspended first. Then the group waits until the application has finished
   the records that it was given, commits them, runs the callback, and only then lets others have it;
 - that wait ends after max_poll_interval_ms: then the member leaves, and what is unfinished is not committed;
@@ -12,7 +12,7 @@ Source: Kafka's ConsumerCoordinator; aiokafka for a group that works in the back
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -22,25 +22,23 @@ from tidelog.client.consumer.progress import Progress
 from tidelog.client.errors import CommitFailedError
 from tidelog.client.groups import steps
 from tidelog.client.groups.consumer_membership import ConsumerMembership
-from tidelog.client.groups.coordinator import GroupCoordinator
-from tidelog.client.groups.heartbeats import Heartbeats
 from tidelog.client.groups.listener import ConsumerRebalanceListener, notify
+from tidelog.client.groups.member import GroupMember
 from tidelog.client.groups.membership import Membership
 from tidelog.client.groups.offsets import GroupOffsets
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
-from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
-from tidelog.wire.errors import ClientClosedError, ClientError, UnexpectedError
+from tidelog.wire.errors import ClientError
 from tidelog.wire.events import logger
 
 _CHECKS_PER_POLL_INTERVAL = 4
 _COMMITS_AT_CLOSE = 2
 
 
-class Group:
+class Group(GroupMember):
     """Keeps one consumer a member of its group, and commits its offsets. `start` it within its loop.
 
     `read` makes the consumer read exactly these partitions, those that it read before from where they are.
@@ -59,18 +57,18 @@ class Group:
         fetch_more: Callable[[], None],
         on_data: Callable[[], None],
     ) -> None:
+        super().__init__(
+            _membership(config),
+            cluster,
+            on_data,
+            min(config.session_timeout_ms, cluster.config.request_timeout_ms),
+        )
         self.config = config
         self.listener: object = ConsumerRebalanceListener()
-        self.membership = _membership(config)
-        self._cluster = cluster
         self._readers = readers
         self._progress = progress
         self._read = read
         self._fetch_more = fetch_more
-        self._on_data = on_data
-        self._awaits_application = False
-        self._is_closed = False
-        self._coordinator = GroupCoordinator(cluster, config.group_id or "")
         self.offsets = GroupOffsets(
             cluster.config,
             self._coordinator,
@@ -81,18 +79,6 @@ class Group:
             cluster.refresh,
             self._react,
         )
-        self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
-        self._subscription: TopicSubscription | None = None
-        self._changed = asyncio.Event()
-        self._beats = Heartbeats(
-            self.membership,
-            self._coordinator,
-            self._backoff,
-            self._on_heartbeat,
-            timeout_ms=min(config.session_timeout_ms, cluster.config.request_timeout_ms),
-        )
-        self._tasks: list[asyncio.Task[None]] = []
-        self._heartbeats: asyncio.Task[None] | None = None
         # The offset, and the id of the topic to which it belongs.
         self._committed: dict[TopicPartition, tuple[UUID | None, int]] = {}
         # A commit that is repeated must not come after a later one: it would take the offsets back.
@@ -100,51 +86,26 @@ class Group:
         # What `on_partitions_assigned` runs for. If that is cancelled, `on_partitions_revoked` still comes.
         self._announced: frozenset[TopicPartition] = frozenset()
         self._listener_error: Exception | None = None
-        # Why the group does not read one of its topics. Others stay readable.
-        self._refusal: ClientError | None = None
         self.commits = 0
 
     def start(self) -> None:
         """Begin to work. The loop must run."""
-        self._cluster.add_listener(self._on_metadata)
-        work: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            self._beats.run,
-            self._carry_out_steps,
-            self._watch_polls,
-        ]
-        if self.config.enable_auto_commit:
-            work.append(self._commit_regularly)
-        self._tasks = [asyncio.get_running_loop().create_task(each()) for each in work]
-        self._heartbeats = self._tasks[0]
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
+        regular = (self._commit_regularly(),) if self.config.enable_auto_commit else ()
+        self._begin(self._watch_polls(), *regular)
 
     def subscribe(self, subscription: TopicSubscription | None) -> None:
         """Be a member that reads these topics; None: leave the group."""
-        self._subscription = subscription
-        if subscription is not None and subscription.pattern is not None:
-            self._cluster.watch_all_topics()
-        elif subscription is not None:
-            self._cluster.watch_topics(subscription.topics(self._cluster.image))
-        self._on_metadata()
+        super().subscribe(subscription)
         if subscription is None:
             self._suspend(self.membership.owned)
 
-    def asked(self) -> None:
-        """The application asks for records: it has finished those that it had."""
-        if self._awaits_application:
-            self._awaits_application = False
-            self.membership.polled()
-            self._react()
-
     def raise_error(self) -> None:
         """Raise what ended the membership, or once what a callback raised or why a topic is not read."""
-        raised: Exception | None = self._listener_error or self._refusal
-        self._listener_error = self._refusal = None
+        raised, self._listener_error = self._listener_error, None
         if raised is not None:
+            self._refusal = None
             raise raised
-        if self.membership.error is not None:
-            raise self.membership.error.with_traceback(None)
+        super().raise_error()
 
     async def close(self) -> None:
         """Commit what is finished if commits are automatic, run the callback, and leave. Logs what fails. The
@@ -154,14 +115,7 @@ class Group:
             left_s = await self._give_all_up()
         finally:
             await self._end(self._tasks)
-        self.membership.subscribe(None)
-        step = self.membership.next_step()
-        if isinstance(step, steps.Leave):
-            try:
-                async with asyncio.timeout(left_s):
-                    await self._leave(step)
-            except (ClientError, TimeoutError) as error:
-                logger.info("group_not_left", group_id=self.config.group_id, error=str(error))
+        await self._leave_within(left_s)
 
     async def _give_all_up(self) -> float:
         """Returns the rest of request_timeout_ms, in seconds. Heartbeats continue: the callback may take
@@ -178,59 +132,31 @@ class Group:
         except TimeoutError:
             self._not_committed("the coordinator does not answer")
         left_s = limit_s - (loop.time() - began)
-        await self._end(task for task in self._tasks if task is not self._heartbeats)
+        await self._end(self._tasks[1:])
         owned = membership.owned | self._announced
         if owned:
             await self._call_back("on_partitions_revoked", owned)
             membership.revoked(owned)
         return left_s
 
-    async def _end(self, tasks: Iterable["asyncio.Task[None]"]) -> None:
-        self._is_closed = True
-        # One of them, if a callback stops the consumer. It ends after the callback.
-        others = [task for task in tasks if task is not asyncio.current_task()]
-        for task in others:
-            task.remove_done_callback(self._ended)
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-
     # Steps
 
-    async def _carry_out_steps(self) -> None:
-        while not self._is_closed:
-            step = self.membership.next_step()
-            self._changed.clear()
-            self._suspend(step.partitions if isinstance(step, steps.Revoke) else frozenset())
-            try:
-                if self.membership.failures and not isinstance(step, steps.Rest | steps.Revoke | steps.Adopt):
-                    await asyncio.sleep(self._backoff.delay_ms(self.membership.failures) / 1000)
-                await self._carry_out(step)
-            except ClientClosedError:
-                return
-            except ClientError as error:
-                logger.debug("group_request_failed", group_id=self.config.group_id, error=str(error))
-                self.membership.request_failed(error)
-            if self.membership.error is not None:
-                self._on_data()
-            self._beats.send_if_due()
+    def _next_step(self) -> steps.Step:
+        step = super()._next_step()
+        self._suspend(step.partitions if isinstance(step, steps.Revoke) else frozenset())
+        return step
 
     async def _carry_out(self, step: steps.Step) -> None:
         membership = self.membership
         match step:
-            case steps.Rest():
-                await self._changed.wait()
-            case steps.FindCoordinator():
-                membership.coordinator_found(await self._coordinator.find())
             case steps.Revoke():
                 await self._give_up(step)
             case steps.Adopt(partitions):
                 await self._take_over(partitions)
-            case steps.Leave():
-                await self._leave(step)
-            case steps.ResolveTopics() if isinstance(membership, ConsumerMembership):
-                await self._resolve(membership)
             case steps.Join() | steps.AssignAll() | steps.Sync() if isinstance(membership, Membership):
                 await self._rebalance(membership, step)
+            case _:
+                await super()._carry_out(step)
 
     async def _rebalance(
         self, membership: Membership, step: steps.Join | steps.AssignAll | steps.Sync
@@ -247,33 +173,15 @@ class Group:
                 # for this member until max_poll_interval_ms.
                 membership.synced(await self._ask(ApiKey.SYNC_GROUP, values))
 
-    async def _resolve(self, membership: ConsumerMembership) -> None:
-        if membership.resolved(self._topic_ids()):
-            return
-        await self._cluster.refresh()
-        if not membership.resolved(self._topic_ids()):
-            membership.failures += 1
-
     async def _ask(self, api_key: ApiKey, values: Mapping[str, object], wait_ms: int | None = None) -> Any:
         node_id = await self._coordinator.find_for(self.membership)
         return await self._coordinator.call(node_id, api_key, values, timeout_ms=wait_ms, is_held_back=True)
-
-    async def _leave(self, step: steps.Leave) -> None:
-        node_id = await self._coordinator.find_for(self.membership)
-        await self._coordinator.call(node_id, step.api_key, step.values)
-        self.membership.left()
 
     async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
         """Of the topics that exist, by metadata that is as new as this call."""
         self._cluster.watch_topics(topics)
         await self._cluster.refresh()
         return self._counts()
-
-    def _topic_ids(self) -> dict[str, UUID]:
-        return {name: info.topic_id for name, info in self._cluster.image.topics.items()}
-
-    def _counts(self) -> dict[str, int]:
-        return {name: len(info.partitions) for name, info in self._cluster.image.topics.items()}
 
     async def _give_up(self, step: steps.Revoke) -> None:
         """Returns early if something else must be done first."""
@@ -323,7 +231,7 @@ class Group:
             raised = error
         logger.error("rebalance_listener_failed", group_id=self.config.group_id, method=name, exc_info=raised)
         self._listener_error = raised
-        self._on_data()
+        self._on_error()
 
     # What runs beside the steps
 
@@ -348,10 +256,7 @@ class Group:
             idle_checks = idle_checks + 1 if is_idle else 0
             known, known_asked = returned, asked
             if idle_checks >= _CHECKS_PER_POLL_INTERVAL:
-                logger.warning("poll_interval_exceeded", group_id=self.config.group_id, limit_ms=interval_ms)
-                self._awaits_application = True
-                self.membership.poll_interval_exceeded()
-                self._react()
+                self._poll_interval_exceeded(interval_ms)
                 idle_checks = 0
 
     async def _commit_finished(self, partitions: frozenset[TopicPartition]) -> None:
@@ -420,13 +325,7 @@ class Group:
         if isinstance(step, steps.Revoke):
             suspended = {key for key, reader in self._readers.items() if reader.is_suspended}
             self._suspend(step.partitions | suspended)
-        self._changed.set()
-        self._beats.send_if_due()
-
-    def _on_heartbeat(self) -> None:
-        self._react()
-        if self.membership.error is not None:
-            self._on_data()
+        super()._react()
 
     def _suspend(self, partitions: frozenset[TopicPartition]) -> None:
         """Read nothing of these, and of all others again."""
@@ -434,27 +333,9 @@ class Group:
         for key, reader in self._readers.items():
             reader.is_suspended = key in partitions
         if was_suspended != partitions & self._readers.keys():
-            self._on_data()
+            self._on_error()
         if was_suspended - partitions:
             self._fetch_more()
-
-    def _on_metadata(self) -> None:
-        subscription = self._subscription
-        self._refusal = None if subscription is None else subscription.refusal(self._cluster.image)
-        if self._refusal is not None:
-            self._on_data()
-        if subscription is not None and subscription.may_change(self._cluster.image):
-            self._cluster.request_refresh()
-        topics = None if subscription is None else subscription.topics(self._cluster.image)
-        self.membership.subscribe(topics)
-        self.membership.metadata_changed(self._counts())
-        self._react()
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("group_failed", group_id=self.config.group_id, exc_info=error)
-            self.membership.request_failed(UnexpectedError.of(error))
-            self._on_data()
 
 
 def _membership(config: ConsumerConfig) -> Membership | ConsumerMembership:

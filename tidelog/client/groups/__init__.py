@@ -6,6 +6,7 @@
 - `coordinator`: requests to the coordinator of one group
 - `heartbeats`: the heartbeats of one member
 - `listener`: callbacks of an application around a rebalance
+- `member`: what members of groups have in common: the tasks that carry out the steps of a membership
 - `membership`: a consumer's membership in a classic group: which request or callback comes next
 - `offsets`: the committed offsets of a group, as one consumer reads and writes them
 - `steps`: what both kinds of membership share
