@@ -7,7 +7,7 @@ Source: KIP-222, KIP-396 (offsets of groups), KIP-848 (groups of the consumer pr
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.client.admin.requests import GROUP, Requests, partitions_of
 from tidelog.client.admin.types import (
@@ -57,47 +57,30 @@ class GroupAdmin:
         """A group's state and members. An unknown group is Dead and has no members."""
         group = await self._describe_classic(group_id)
         if group.state == _DEAD:
-            return await self._describe_consumer(group_id) or await self._describe_share(group_id) or group
+            consumer = await self._describe_of(group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, "consumer")
+            return (
+                consumer or await self._describe_of(group_id, ApiKey.SHARE_GROUP_DESCRIBE, "share") or group
+            )
         return group
 
-    async def _describe_consumer(self, group_id: str) -> GroupDescription | None:
-        """None if the group is not of the consumer protocol, or the broker has no such groups."""
-        if not (await self._requests.coordinator(GROUP, group_id)).supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
+    async def _describe_of(self, group_id: str, api_key: ApiKey, kind: str) -> GroupDescription | None:
+        """None if the group is of another kind, or the broker has no such groups."""
+        if not (await self._requests.coordinator(GROUP, group_id)).supports(api_key):
             return None
 
-        def results(
-            answer: "types.ConsumerGroupDescribeResponse",
-        ) -> "list[types.ConsumerGroupDescribeResponseGroup]":
+        def results(answer: Any) -> "list[types.ConsumerGroupDescribeResponseGroup]":
             return [each for each in answer.groups if each.error_code != ErrorCode.GROUP_ID_NOT_FOUND]
 
-        answer = await self._of(group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group_id]}, results)
+        answer = await self._of(group_id, api_key, {"group_ids": [group_id]}, results)
         for group in results(answer):
             members = tuple(
-                GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host)
+                GroupMember(
+                    each.member_id, getattr(each, "instance_id", None), each.client_id, each.client_host
+                )
                 for each in group.members
             )
             return GroupDescription(
-                group.group_id, group.group_state, "consumer", group.assignor_name, members, "consumer"
-            )
-        return None
-
-    async def _describe_share(self, group_id: str) -> GroupDescription | None:
-        """None if the group is no share group, or the broker has no such groups."""
-        if not (await self._requests.coordinator(GROUP, group_id)).supports(ApiKey.SHARE_GROUP_DESCRIBE):
-            return None
-
-        def results(
-            answer: "types.ShareGroupDescribeResponse",
-        ) -> "list[types.ShareGroupDescribeResponseGroup]":
-            return [each for each in answer.groups if each.error_code != ErrorCode.GROUP_ID_NOT_FOUND]
-
-        answer = await self._of(group_id, ApiKey.SHARE_GROUP_DESCRIBE, {"group_ids": [group_id]}, results)
-        for group in results(answer):
-            members = tuple(
-                GroupMember(each.member_id, None, each.client_id, each.client_host) for each in group.members
-            )
-            return GroupDescription(
-                group.group_id, group.group_state, "share", group.assignor_name, members, "share"
+                group.group_id, group.group_state, kind, group.assignor_name, members, kind
             )
         return None
 
