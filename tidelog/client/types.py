@@ -152,6 +152,21 @@ def offset_and_metadata(offset: int | tuple[int, str] | OffsetAndMetadata) -> Of
     return taken
 
 
+def commits_by_topic(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[str, list[Any]]:
+    """Topic -> its partitions, as the requests have them that commit offsets."""
+    topics: dict[str, list[Any]] = {}
+    for key, (offset, metadata, leader_epoch) in offsets.items():
+        topics.setdefault(key.topic, []).append(
+            {
+                "partition_index": key.partition,
+                "committed_offset": offset,
+                "committed_leader_epoch": leader_epoch,
+                "committed_metadata": metadata,
+            }
+        )
+    return topics
+
+
 def offsets_to_commit(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
     """Convert positions that an application gives. Raises TypeError or ValueError."""
     if not isinstance(offsets, Mapping):

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.coordinator.groups.messages import DescribedGroup, ListedGroup
 from tidelog.broker.coordinator.groups.states import GroupState
-from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.access_control import ELEMENTS_PER_GROUP, GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from tidelog.broker.services import Services
-from tidelog.protocol.acls import CLUSTER_NAME, ResourceType
+from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, each
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tidelog.protocol.messages.declaration import DictOf
 
 _NOT_FOUND_FROM = 6
-# One group takes as long as about this many elements: its coordinator runs a transition.
-_ELEMENTS_PER_GROUP = 10
 
 
 class GroupAdminHandler(GuardedHandler):
@@ -44,16 +42,8 @@ class GroupAdminHandler(GuardedHandler):
     async def describe_groups(
         self, context: RequestContext, request: types.DescribeGroupsRequest
     ) -> DictOf[types.DescribeGroupsResponse]:
-        groups: list[DictOf[types.DescribeGroupsResponseGroup]] = []
-        pace = Pace()
-        for group_id in dict.fromkeys(request.groups):
-            answer = await self._described(context, group_id)
-            if request.include_authorized_operations and answer["error_code"] == ErrorCode.NONE:
-                operations = self._access.operations(context, ResourceType.GROUP, group_id)
-                answer["authorized_operations"] = operations
-            groups.append(answer)
-            if pace.spent(_ELEMENTS_PER_GROUP):
-                await self._services.turns.next()
+        with_operations = request.include_authorized_operations
+        groups = await self._described_groups(context, request.groups, self._described, with_operations)
         return {"groups": groups}
 
     async def _described(
@@ -111,7 +101,7 @@ class GroupAdminHandler(GuardedHandler):
         pace = Pace()
         for group_id in dict.fromkeys(request.groups_names):
             results.append({"group_id": group_id, "error_code": await self._delete(context, group_id)})
-            if pace.spent(_ELEMENTS_PER_GROUP):
+            if pace.spent(ELEMENTS_PER_GROUP):
                 await self._services.turns.next()
         return {"results": results}
 

@@ -174,12 +174,8 @@ class ShareGroupsHandler(GuardedHandler):
     async def describe(
         self, context: RequestContext, request: types.ShareGroupDescribeRequest
     ) -> DictOf[types.ShareGroupDescribeResponse]:
-        groups = await self._described_groups(
-            context,
-            request.group_ids,
-            self._described,
-            with_operations=request.include_authorized_operations,
-        )
+        with_operations = request.include_authorized_operations
+        groups = await self._described_groups(context, request.group_ids, self._described, with_operations)
         return {"groups": groups}
 
     async def _described(

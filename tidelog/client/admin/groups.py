@@ -19,6 +19,7 @@ from tidelog.client.admin.types import (
 )
 from tidelog.client.arguments import list_of_names
 from tidelog.client.asked_apis import LAST_BY_NAME
+from tidelog.client.types import OffsetAndMetadata, commits_by_topic
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_OFFSET, TopicPartition
@@ -127,13 +128,7 @@ class GroupAdmin:
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these offsets for a group. Raises UNKNOWN_MEMBER_ID if it has members."""
-        by_topic: dict[str, list[DictOf[types.OffsetCommitRequestPartition]]] = {}
-        for where, offset in offsets.items():
-            partition: DictOf[types.OffsetCommitRequestPartition] = {
-                "partition_index": where.partition,
-                "committed_offset": offset,
-            }
-            by_topic.setdefault(where.topic, []).append({**partition, "committed_metadata": ""})
+        by_topic = commits_by_topic({key: OffsetAndMetadata(offset) for key, offset in offsets.items()})
         topics: list[DictOf[types.OffsetCommitRequestTopic]] = [
             {"name": name, "partitions": partitions} for name, partitions in by_topic.items()
         ]

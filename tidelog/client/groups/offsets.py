@@ -18,7 +18,7 @@ from tidelog.client.groups.consumer_membership import ConsumerMembership
 from tidelog.client.groups.coordinator import GroupCoordinator
 from tidelog.client.groups.membership import Membership
 from tidelog.client.groups.steps import MOVED, Identity
-from tidelog.client.types import OffsetAndMetadata
+from tidelog.client.types import OffsetAndMetadata, commits_by_topic
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_OFFSET, TopicPartition
@@ -161,17 +161,7 @@ class GroupOffsets:
     async def _send_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: Identity
     ) -> ClientError | None:
-        topics: dict[str, list[DictOf[types.OffsetCommitRequestPartition]]] = {}
         ids = {key.topic: self._position_id(key) for key in offsets}
-        for key, (offset, metadata, leader_epoch) in offsets.items():
-            topics.setdefault(key.topic, []).append(
-                {
-                    "partition_index": key.partition,
-                    "committed_offset": offset,
-                    "committed_leader_epoch": leader_epoch,
-                    "committed_metadata": metadata,
-                }
-            )
         is_member = identity.generation >= 0
         values: DictOf[types.OffsetCommitRequest] = {
             "group_id": self._membership.group_id,
@@ -180,7 +170,7 @@ class GroupOffsets:
             "group_instance_id": self._membership.group_instance_id if is_member else None,
             "topics": [
                 {"name": name, "topic_id": ids[name] or NO_TOPIC_ID, "partitions": entries}
-                for name, entries in topics.items()
+                for name, entries in commits_by_topic(offsets).items()
             ],
         }
         by_id = None not in ids.values()

@@ -28,7 +28,7 @@ from tidelog.client.producer.transaction_state import (
     TransactionState,
     error_of,
 )
-from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata
+from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, commits_by_topic
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
@@ -178,16 +178,7 @@ class Transactions:
             self.state.adding()
             if not self.state.has_epoch_per_transaction:
                 await self._ask(Request.ADD_OFFSETS, values, _own_code)
-            topics: dict[str, list[DictOf[types.TxnOffsetCommitRequestPartition]]] = {}
-            for key, (offset, metadata, leader_epoch) in offsets.items():
-                topics.setdefault(key.topic, []).append(
-                    {
-                        "partition_index": key.partition,
-                        "committed_offset": offset,
-                        "committed_leader_epoch": leader_epoch,
-                        "committed_metadata": metadata,
-                    }
-                )
+            topics = commits_by_topic(offsets)
             values |= {
                 "generation_id": group.generation_id,
                 "member_id": group.member_id,
