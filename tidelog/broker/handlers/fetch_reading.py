@@ -148,11 +148,9 @@ class FetchPass:
         request, services = self._request, self._services
         if replica.leadership is None or request.replica_id >= 0:
             return None
-        from tidelog.broker.replicas.replica_selector import preferred_replica
-
-        live = [node_id for node_id in replica.leadership.assigned.isr if services.is_live(node_id)]
-        return preferred_replica(
-            replica.leadership, request.rack_id, services.catalog.racks(), live, wanted.fetch_offset
+        racks = services.catalog.racks()
+        return replica.leadership.preferred_replica(
+            request.rack_id, racks, services.is_live, wanted.fetch_offset
         )
 
 

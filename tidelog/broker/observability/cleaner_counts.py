@@ -49,41 +49,21 @@ class CleanerCounts:
 
     def collect(self) -> Iterator[Metric]:
         """For prometheus_client: every series as it is now."""
-        for name, description, value in self._gauges():
-            yield gauge(name, description, value)
+        dirty = "Part of the dirtiest log that is new since its last compaction, in percent."
+        yield gauge(f"{_MANAGER}_max_dirty_percent", dirty, self.dirty_percent)
+        failed = "Partitions whose compaction failed. They are not compacted again before a restart."
+        yield gauge(f"{_MANAGER}_uncleanable_partitions", failed, self.uncleanable_partitions)
+        waiting = "Bytes in them that wait for it."
+        yield gauge(f"{_MANAGER}_uncleanable_bytes", waiting, self.uncleanable_bytes)
+        delay = "How long a log has waited for compaction after its max.compaction.lag.ms."
+        yield gauge(f"{_CLEANER}_max_compaction_delay_secs", delay, self.compaction_delay_seconds)
+        yield gauge(f"{_CLEANER}_max_clean_time_secs", "Time of the last clean.", self.last_clean_seconds)
+        left = "Size of the log after the last clean, in percent of its size before."
+        yield gauge(f"{_CLEANER}_cleaner_recopy_percent", left, self.recopy_percent)
+        used = "Part of the map of keys that the last clean used, in percent."
+        yield gauge(f"{_CLEANER}_max_buffer_utilization_percent", used, self.buffer_utilization_percent)
         yield counter("tidelog_log_cleaner_cleans", "Cleans of compacted logs.", self.cleans)
         yield counter("tidelog_log_cleaner_read_bytes", "Bytes that the cleaner read.", self.bytes_read)
         removed = "Bytes that compaction removed."
         yield counter("tidelog_log_cleaner_removed_bytes", removed, self.bytes_removed)
         yield counter("tidelog_log_cleaner_seconds", "Time that cleans took.", self.seconds)
-
-    def _gauges(self) -> tuple[tuple[str, str, float], ...]:
-        return (
-            (
-                f"{_MANAGER}_max_dirty_percent",
-                "Part of the dirtiest log that is new since its last compaction, in percent.",
-                self.dirty_percent,
-            ),
-            (
-                f"{_MANAGER}_uncleanable_partitions",
-                "Partitions whose compaction failed. They are not compacted again before a restart.",
-                self.uncleanable_partitions,
-            ),
-            (f"{_MANAGER}_uncleanable_bytes", "Bytes in them that wait for it.", self.uncleanable_bytes),
-            (
-                f"{_CLEANER}_max_compaction_delay_secs",
-                "How long a log has waited for compaction after its max.compaction.lag.ms.",
-                self.compaction_delay_seconds,
-            ),
-            (f"{_CLEANER}_max_clean_time_secs", "Time of the last clean.", self.last_clean_seconds),
-            (
-                f"{_CLEANER}_cleaner_recopy_percent",
-                "Size of the log after the last clean, in percent of its size before.",
-                self.recopy_percent,
-            ),
-            (
-                f"{_CLEANER}_max_buffer_utilization_percent",
-                "Part of the map of keys that the last clean used, in percent.",
-                self.buffer_utilization_percent,
-            ),
-        )

@@ -20,7 +20,6 @@
 - `reconciler`: starts and stops replicas and changes their roles, according to the catalog
 - `replica`: this broker's copy of a partition, and the change of its role
 - `replica_log`: the log of a partition as this broker holds it, whatever its role
-- `replica_selector`: which replica a consumer is to read: the leader, or one in its rack (KIP-392)
 - `replication_quota`: how many bytes per second of throttled replicas a broker sends and gets
 - `roles`: the role of a broker for a partition
 - `topics`: creates, grows, changes and deletes topics on request

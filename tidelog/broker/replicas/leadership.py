@@ -15,7 +15,7 @@ in-sync set).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.cluster.in_sync import InSyncWanted, needed
@@ -85,9 +85,17 @@ class Leadership:
         others = (each for each in self.assigned.replicas if each != self.assigned.leader_id and each in live)
         return min((self._start_offsets.get(each, -1) for each in others), default=own_start_offset)
 
-    def most_caught_up(self, broker_ids: Iterable[int], offset: int) -> int | None:
-        """The follower of these that holds most of the log, if one holds what is at `offset`."""
-        ends = {each: self._followers.end_offset(each) for each in broker_ids}
+    def preferred_replica(
+        self, rack: str, racks: Mapping[int, str], live: Callable[[int], bool], offset: int
+    ) -> int | None:
+        """The broker in `rack` whose replica holds most of the log, `offset` included, of those in sync; None
+        for the leader, if it is in that rack too or there is no other. `racks` has those of the brokers.
+        Source: KIP-392, Kafka's RackAwareReplicaSelector and ReplicaManager.findPreferredReadReplica.
+        """
+        if racks.get(self.assigned.leader_id) == rack:
+            return None
+        near = [each for each in self.assigned.isr if racks.get(each) == rack and live(each)]
+        ends = {each: self._followers.end_offset(each) for each in near}
         holding = [
             each for each, end in ends.items() if self._start_offsets.get(each, offset + 1) <= offset <= end
         ]

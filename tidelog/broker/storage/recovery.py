@@ -106,9 +106,9 @@ class RecoveryReport:
     """What was wrong with the small files beside the segments."""
 
     @property
-    def is_torn_tail(self) -> bool:
-        """Whether all that was found is an end, beyond the recovery point, that a power cut may leave."""
-        return not self.clean_shutdown and not (
+    def _has_loss(self) -> bool:
+        """Whether something was found that neither a plain crash nor a power cut leaves behind."""
+        return bool(
             self.corrupt_snapshots
             or self.unreadable
             or self.holes
@@ -118,17 +118,14 @@ class RecoveryReport:
         )
 
     @property
+    def is_torn_tail(self) -> bool:
+        """Whether all that was found is an end, beyond the recovery point, that a power cut may leave."""
+        return not self.clean_shutdown and not self._has_loss
+
+    @property
     def is_damaged(self) -> bool:
         """Whether something was found that a plain crash does not leave behind."""
-        return bool(
-            self.corrupt_snapshots
-            or self.kept_aside
-            or self.unreadable
-            or self.holes
-            or self.producers_unknown_before >= 0
-            or self.below_recovery_point
-            or self.file_problems
-        )
+        return bool(self._has_loss or self.kept_aside)
 
 
 class Recovered(NamedTuple):
