@@ -156,11 +156,7 @@ class _Printer:
     """Writes records, `most` of them (None: all), at the pace wanted. `registered`: decodes them first."""
 
     def __init__(
-        self,
-        line: Callable[[Any], bytes],
-        most: int | None,
-        pace: Pace,
-        registered: RegisteredValues | None,
+        self, line: Callable[[Any], bytes], most: int | None, pace: Pace, registered: RegisteredValues | None
     ) -> None:
         # Records that scroll over the same terminal are progress enough.
         self.progress = Progress("read", most, wanted=not sys.stdout.isatty())

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from tidelog.cli.failures import Failure, run, run_with_admin
-from tidelog.cli.options import (
-    DEFAULT_CLUSTER,
-    AsJson,
-    ToCluster,
-    group_argument,
-    option,
-    read_timestamp,
-)
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, group_argument, option, read_timestamp
 from tidelog.cli.setting_changes import change_settings, delete_option, read_changes, set_option
 from tidelog.cli.tables import as_objects, counted, print_table
 from tidelog.client import TopicPartition
@@ -270,10 +263,7 @@ def reset_offsets(
 
 
 async def _new_offsets(
-    reset: Reset,
-    consumer: Consumer,
-    partitions: list[TopicPartition],
-    before: dict[TopicPartition, int],
+    reset: Reset, consumer: Consumer, partitions: list[TopicPartition], before: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """The new offset of each of these partitions that has one."""
     from tidelog.broker.coordinator.offsets.reset import PartitionFacts, ResetTo

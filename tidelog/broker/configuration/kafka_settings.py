@@ -121,10 +121,7 @@ _REASONS: Final = tuple(
             NotHere("a broker that stops always waits for its replicas", "shutdown.timeout.ms"),
         ),
         (r"replication\.quota\..+", NotHere("the windows of a replication quota are fixed")),
-        (
-            r"offsets\.topic\.compression\.codec",
-            NotHere("records of groups are not compressed"),
-        ),
+        (r"offsets\.topic\.compression\.codec", NotHere("records of groups are not compressed")),
         (
             r"transaction\.state\.log\.min\.isr",
             NotHere("internal topics follow the common setting", "min.insync.replicas"),

@@ -357,11 +357,7 @@ class ClusterAdminHandler:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return None
 
-    def _partitions(
-        self,
-        topics: Iterable[types.PartitionsByName] | None,
-        pace: Pace,
-    ) -> Steps[_Named]:
+    def _partitions(self, topics: Iterable[types.PartitionsByName] | None, pace: Pace) -> Steps[_Named]:
         """The partitions that a request names, each once, in their order; None names all."""
         named: _Named = {}
         if topics is None:

@@ -206,9 +206,7 @@ class ConfigsHandler(GuardedHandler):
             if pace.spent():
                 await turns.next()
 
-        async def alter(
-            keyed: tuple[tuple[int, str], _ResourceT],
-        ) -> DictOf[types.AlteredConfigs]:
+        async def alter(keyed: tuple[tuple[int, str], _ResourceT]) -> DictOf[types.AlteredConfigs]:
             key, resource = keyed
             code, message = ErrorCode.NONE, None
             try:

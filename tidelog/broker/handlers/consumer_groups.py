@@ -181,9 +181,7 @@ def _heartbeat(
     )
 
 
-def _described(
-    group: DescribedConsumerGroup,
-) -> Steps[DictOf[types.ConsumerGroupDescribeResponseGroup]]:
+def _described(group: DescribedConsumerGroup) -> Steps[DictOf[types.ConsumerGroupDescribeResponseGroup]]:
     pace = Pace()
     members: list[DictOf[types.ConsumerGroupDescribeResponseMember]] = []
     for member in group.members:

@@ -259,9 +259,7 @@ def describe_client_quotas(
 def alter_client_quotas(
     request: types.AlterClientQuotasRequest, code: ErrorCode, message: str | None
 ) -> Steps[DictOf[types.AlterClientQuotasResponse]]:
-    def failed(
-        entry: types.AlterClientQuotasRequestEntry,
-    ) -> DictOf[types.AlterClientQuotasResponseEntry]:
+    def failed(entry: types.AlterClientQuotasRequestEntry) -> DictOf[types.AlterClientQuotasResponseEntry]:
         named = entry.entity[: len(ENTITY_TYPES) + 1]
         entity: list[DictOf[types.QuotaEntity]] = [
             {"entity_type": one.entity_type, "entity_name": one.entity_name} for one in named

@@ -184,10 +184,7 @@ class OffsetCommitsHandler(GuardedHandler):
             is_allowed = (by_id and topic is None) or self._access.allows_offsets(context, READ_TOPIC, name)
             refused = ErrorCode.NONE if is_allowed else READ_TOPIC.refusal
             partitions = yield from each(partial(commit_one, topic, refused), wanted.partitions, pace)
-            answer: DictOf[types.OffsetCommitResponseTopic] = {
-                "name": wanted.name,
-                "partitions": partitions,
-            }
+            answer: DictOf[types.OffsetCommitResponseTopic] = {"name": wanted.name, "partitions": partitions}
             answers.append({**answer, "topic_id": wanted.topic_id} if by_id else answer)
             if pace.spent():
                 yield

@@ -45,10 +45,7 @@ class SaslHandler:
         began_seconds = asyncio.get_running_loop().time()
         connection = context.connection
         mechanisms = self._authentication.mechanisms(connection.listener.name)
-        answer: DictOf[types.SaslHandshakeResponse] = {
-            "error_code": ErrorCode.NONE,
-            "mechanisms": mechanisms,
-        }
+        answer: DictOf[types.SaslHandshakeResponse] = {"error_code": ErrorCode.NONE, "mechanisms": mechanisms}
         refused = None
         if context.header.api_version == 0:
             refused, answer["error_code"] = "SaslHandshake 0 (KIP-43)", ErrorCode.UNSUPPORTED_VERSION

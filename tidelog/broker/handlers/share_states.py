@@ -76,11 +76,7 @@ class ShareStatesHandler:
         def ask(key: SharePartitionKey, each: Any) -> Callable[[ShareStates], Any]:
             batches = batches_of(each.state_batches)
             asked = StateWrite(
-                each.state_epoch,
-                each.leader_epoch,
-                each.start_offset,
-                each.delivery_complete_count,
-                batches,
+                each.state_epoch, each.leader_epoch, each.start_offset, each.delivery_complete_count, batches
             )
             return lambda machine: partial(machine.update, key, asked)
 
@@ -113,11 +109,7 @@ class ShareStatesHandler:
             try:
                 state = await self._coordinator.run(key, ask(key, each))
             except ApiError as error:
-                return {
-                    "partition": each.partition,
-                    "error_code": error.code,
-                    "error_message": error.message,
-                }
+                return {"partition": each.partition, "error_code": error.code, "error_message": error.message}
             return {"partition": each.partition, **found(state)}
 
         results, pace = [], Pace()

@@ -99,9 +99,7 @@ class TopicPartitionsHandler(GuardedHandler):
 
 
 def _described_topic(
-    topic: Topic,
-    partitions: list[DictOf[types.DescribeTopicPartitionsResponsePartition]],
-    operations: int,
+    topic: Topic, partitions: list[DictOf[types.DescribeTopicPartitionsResponsePartition]], operations: int
 ) -> DictOf[types.DescribeTopicPartitionsResponseTopic]:
     return {
         "name": topic.name,

@@ -106,9 +106,7 @@ class LogConfig:
         without_effect="files are deleted at once, and readers keep their open files",
     )
     errors_deadletterqueue_group_enable: bool = setting(
-        False,
-        "Let share groups write their dead letters to this topic.",
-        broker_name="",
+        False, "Let share groups write their dead letters to this topic.", broker_name=""
     )
     flush_messages: int = int64_setting(
         _LONG,

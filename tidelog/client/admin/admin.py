@@ -200,10 +200,7 @@ class Admin:
                 {"resource_type": each.resource_type, "resource_name": each.name, "configuration_keys": None}
                 for each in some
             ]
-            values: DictOf[types.DescribeConfigsRequest] = {
-                "resources": asked,
-                "include_documentation": True,
-            }
+            values: DictOf[types.DescribeConfigsRequest] = {"resources": asked, "include_documentation": True}
             answer: types.DescribeConfigsResponse = await self._requests.to_broker(
                 node_id, ApiKey.DESCRIBE_CONFIGS, values, attrgetter("results"), _resource_name
             )

@@ -185,10 +185,7 @@ class GroupAdmin:
             "topics": [{"topic_name": name} for name in list_of_names(topics, "topics")],
         }
         await self._of(
-            group_id,
-            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
-            values,
-            lambda answer: [answer, *answer.responses],
+            group_id, ApiKey.DELETE_SHARE_GROUP_OFFSETS, values, lambda answer: [answer, *answer.responses]
         )
 
     async def delete(self, group_ids: Iterable[str]) -> None:

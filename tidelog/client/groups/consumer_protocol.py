@@ -114,9 +114,7 @@ def _read_user_data(data: bytes) -> tuple[frozenset[TopicPartition], int]:
     return frozenset(), NO_GENERATION
 
 
-def _by_topic(
-    partitions: Iterable[TopicPartition],
-) -> list[DictOf[types.PartitionsByName]]:
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[DictOf[types.PartitionsByName]]:
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         found.setdefault(topic, []).append(partition)

@@ -17,10 +17,7 @@ from tidelog.broker.coordinator.consumer_groups.group import Assignment
 from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.coordinator_records import record_version
-from tidelog.protocol.messages.consumer_groups import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-)
+from tidelog.protocol.messages.consumer_groups import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from tidelog.protocol.messages.declaration import message_of
 
 if TYPE_CHECKING:
@@ -82,10 +79,7 @@ def _read(declaration: Any, data: bytes) -> tuple[int, Any]:
     return version, _codec(declaration, known).decode(data[_VERSION_BYTES:], whole=False)
 
 
-def _by_id(
-    named: Iterable[types.PartitionsByName],
-    topics: TopicsView,
-) -> Assignment:
+def _by_id(named: Iterable[types.PartitionsByName], topics: TopicsView) -> Assignment:
     found: dict[UUID, frozenset[int]] = {}
     for each in named:
         topic = topics.subscribed_topic(each.topic)

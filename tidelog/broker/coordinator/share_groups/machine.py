@@ -18,12 +18,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from tidelog.broker.coordinator.consumer_groups.group import (
-    Assignment,
-    Current,
-    MemberState,
-    SubscribedTopic,
-)
+from tidelog.broker.coordinator.consumer_groups.group import Assignment, Current, MemberState, SubscribedTopic
 from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
 from tidelog.broker.coordinator.decision import Decision, Timer
 from tidelog.broker.coordinator.group_table import GroupTable

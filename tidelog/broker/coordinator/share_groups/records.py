@@ -14,11 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tidelog.broker.coordinator.consumer_groups.group import Assignment, Current, MemberState
-from tidelog.broker.coordinator.consumer_groups.records import (
-    assignment_of,
-    assignment_values,
-    record_kind,
-)
+from tidelog.broker.coordinator.consumer_groups.records import assignment_of, assignment_values, record_kind
 from tidelog.broker.coordinator.record_formats import RecordKind
 from tidelog.broker.coordinator.share_groups.group import (
     GroupStates,
