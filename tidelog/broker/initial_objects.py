@@ -7,8 +7,6 @@ the same settings: one of them makes each object.
 Event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from functools import partial

@@ -4,8 +4,6 @@ Owns what becomes of those that cannot be decoded: they are printed as they are,
 once for each reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ variables of the environment, or the role of the machine.
 Invariant: a call ends within a few times the timeout of a request, and every failure is an OSError.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ What a killed process leaves has a name of its own (`TEMPORARY_SUFFIX`), which `
 followed: others may write into the folder too.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterable, Sequence

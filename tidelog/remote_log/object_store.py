@@ -8,8 +8,6 @@ the store is not shown, so nothing outside the store is read, written or deleted
 in any thread, and raise OSError; FileNotFoundError means that there is no such object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol

@@ -11,8 +11,6 @@ Invariants: after `commit` returned, the manifest is durable and counts; a crash
 manifest before or after, and objects that no manifest names, which `sweep` deletes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from uuid import UUID
 

@@ -7,8 +7,6 @@ reader, which ends the process at data that is nested too deeply, never reads a 
 Source: Avro 1.12.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from io import BytesIO

@@ -6,8 +6,6 @@ already.
 `fetch` is for the event loop; `decode` may run in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterable

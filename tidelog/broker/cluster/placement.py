@@ -8,8 +8,6 @@ One that was fenced meanwhile may come back with another disk, after it left all
 Pure. Source: Kafka's StripedReplicaPlacer and ReplicationControlManager, with their codes and words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, islice, zip_longest
 from types import MappingProxyType

@@ -9,8 +9,6 @@ Invariants: calls go one after the other. A commit whose connection ends before 
 Event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 import uuid

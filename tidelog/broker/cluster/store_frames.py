@@ -11,8 +11,6 @@ of each error. A connection begins with a frame that names the protocol's versio
 Invariant: no more than `MOST_FRAME_BYTES` are read, whatever length the other side names.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import struct

@@ -12,8 +12,6 @@ Invariants:
 Event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Mapping

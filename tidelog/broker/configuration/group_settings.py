@@ -3,8 +3,6 @@
 Pure. Source: Kafka's GroupConfig.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

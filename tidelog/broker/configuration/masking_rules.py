@@ -4,8 +4,6 @@ Owns their form: `orders*:value.customer.email`. A path begins with key, value o
 stands for each name, in the pattern of topics for any characters. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ A container with a memory limit is killed by the kernel when the limit is passed
 Source: the kernel's Documentation/admin-guide/cgroup-v2.rst (memory.max) and cgroup-v1/memory.rst.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ Owns which settings each kind has, how they are checked and described, and the n
 Pure. Source: Kafka's GroupConfig and ClientMetricsConfigs; KIP-714, KIP-848, KIP-1142, KIP-1191.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ value until the tombstone of its epoch.
 Pure. Source: Kafka's GroupMetadataManager.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sized
 from typing import Any, Generic, Protocol, Self, TypeVar
 

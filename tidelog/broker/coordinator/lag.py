@@ -9,8 +9,6 @@ Invariants:
 Event loop only. Source: danielqsj/kafka_exporter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from tidelog.broker.cluster.catalog import Catalog, Topic

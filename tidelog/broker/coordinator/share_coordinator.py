@@ -9,8 +9,6 @@ snapshots of all their states are committed.
 On the event loop. Source: Kafka's ShareCoordinatorService.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial

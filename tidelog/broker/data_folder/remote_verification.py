@@ -7,8 +7,6 @@ missing. Objects that no manifest names are a warning: the next leader deletes t
 Blocking. Raises OSError if the store cannot be asked.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID

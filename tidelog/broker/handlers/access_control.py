@@ -10,8 +10,6 @@ handler.
 Source: Kafka's AuthHelper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 

@@ -17,8 +17,6 @@ Invariants:
 Pure. Source: KIP-227, KIP-516, Kafka's FetchSession.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType

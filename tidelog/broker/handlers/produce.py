@@ -25,8 +25,6 @@ has topic ids. Event loop only. Views in the request are invalid once the call r
 ReplicaManager.appendRecords and ProduceRequest.validateRecords; KIP-516.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress

@@ -7,8 +7,6 @@ may not become durable: a retry gives the answer.
 Event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Protocol
 

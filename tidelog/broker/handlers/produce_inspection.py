@@ -4,8 +4,6 @@ Owns where it happens: on the loop while an `Effort` is enough, else in a thread
 so that decompressed data stays bounded. The rules are in `storage.recompression` and below it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

@@ -5,8 +5,6 @@ twice.
 Invariant: loops over partitions count them with a `Pace`, except for those that only copy or add up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Self
 from uuid import UUID

@@ -9,8 +9,6 @@ attributes, so checking one is enough.
 Event loop only. Source: Kafka's KafkaApis.handleProduceRequest, ProduceRequest.validateRecords; KIP-516.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS

@@ -7,8 +7,6 @@ before the append.
 Event loop only. Source: KIP-890.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple

@@ -11,8 +11,6 @@ dispatches the next one (`Waiting.holds_back`).
 For the event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping

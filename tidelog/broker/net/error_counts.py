@@ -6,8 +6,6 @@ declarations of responses. Invariant: pure.
 Source: `AbstractResponse.errorCounts`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any

@@ -5,8 +5,6 @@ Owns what a refused request is answered, and whether its connection ends. Invari
 Source: Kafka's SaslServerAuthenticator and KafkaApis.handleSaslHandshakeRequest.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep

@@ -8,8 +8,6 @@ of its user's credentials, which a deletion of the user is.
 Event loop only. Source: OWASP's page on session management.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

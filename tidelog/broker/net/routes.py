@@ -5,8 +5,6 @@ Owns `Route` and the table of them. Invariants: a route is made once and then on
 handler has no route; where the gate refuses an API, its route refuses every request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Never

@@ -8,8 +8,6 @@ without a measurement is a gap, not a number; nobody has to look.
 Event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import time

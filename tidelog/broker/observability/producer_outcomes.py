@@ -7,8 +7,6 @@ here; counts of a deleted topic are not those of a new topic with its name.
 Event loop only.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple

@@ -6,8 +6,6 @@ each error code that occurred, however many topics and clients there are.
 Source: the percentile within a bucket is interpolated as Prometheus' `histogram_quantile` does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final, TypedDict
 

@@ -4,8 +4,6 @@ Owns the differences to a single broker: the sockets that it inherits, whom it i
 that it ends when the parent process has ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import socket

@@ -12,8 +12,6 @@ start (`replicas.ownership`). A folder is clean only if all that was moved into 
 Blocking.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence

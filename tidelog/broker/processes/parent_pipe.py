@@ -7,8 +7,6 @@ go to standard output from then on. The kernel closes a process's end when the p
 Invariant: neither end is trusted with more than `_MOST_BYTES`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -7,8 +7,6 @@ that was interrupted comes to the same one.
 Pure.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from uuid import UUID

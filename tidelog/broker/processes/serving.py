@@ -1,7 +1,5 @@
 """Serves a broker that has several processes, or had several at its last start."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 

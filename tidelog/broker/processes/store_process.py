@@ -7,8 +7,6 @@ others: it closes the store once no process is connected.
 Invariant: while it does not run, the others serve what they have; what changes the catalog waits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import socket

@@ -12,8 +12,6 @@ started again; at the end the broker processes are stopped first and the store l
 killed, the others notice and stop by themselves.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import select

@@ -12,8 +12,6 @@ names all partitions, so this happens the less often the more there are.
 Event loop only. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread, KIP-227, KIP-595.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import random

@@ -11,8 +11,6 @@ does nothing if another epoch began first.
 Event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress

@@ -5,8 +5,6 @@ Invariant: nothing is deleted that is not committed here.
 Event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from tidelog.broker.cluster.catalog import NO_LEADER

@@ -12,8 +12,6 @@ shows it.
 Event loop only. Source: Kafka's ReplicaManager.maybeShrinkIsr and Partition.submitAlterPartition.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable

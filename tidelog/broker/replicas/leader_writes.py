@@ -10,8 +10,6 @@ Invariant: appends happen synchronously in the order of arrival; five requests i
 Event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import NewType, Protocol

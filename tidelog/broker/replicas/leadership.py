@@ -12,8 +12,6 @@ Pure: the time is passed in, in milliseconds of one clock. Source: KIP-497 and K
 in-sync set).
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
 

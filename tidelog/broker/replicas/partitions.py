@@ -10,8 +10,6 @@ Invariants:
   `broker.replicas.ownership`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 from collections import defaultdict

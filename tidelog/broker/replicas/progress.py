@@ -13,8 +13,6 @@ offset is called once, after all earlier waiters for the same mark.
 Pure. Source: KIP-966, and Kafka's Partition.maybeIncrementLeaderHW.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection
 from typing import Final, Protocol

@@ -6,8 +6,6 @@ Owns the change of the role. What each role does is in `leader_writes` and `lead
 Event loop only; `read` alone may also run in a thread.
 """
 
-from __future__ import annotations
-
 from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.replicas.follower_writes import FollowerWrites
 from tidelog.broker.replicas.leader_followers import LeaderFollowers

@@ -11,8 +11,6 @@ behind creations. While the store cannot say whether it holds a change, all othe
 For the event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence

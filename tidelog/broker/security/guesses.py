@@ -12,8 +12,6 @@ name takes the same space however long it is. In IPv6 the first half is one addr
 Pure: times are in seconds of any clock that does not go back. Source: OWASP's Authentication Cheat Sheet.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 from ipaddress import IPv6Address
 from typing import Final

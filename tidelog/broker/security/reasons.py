@@ -6,8 +6,6 @@ it, so the two cannot differ; it takes as long as a decision, however many ACLs 
 Source: Kafka's StandardAuthorizerData, whose audit log names the matching rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 

@@ -12,8 +12,6 @@ gets KAFKA_STORAGE_ERROR, and gives up at its delivery timeout.
 Pure.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from operator import attrgetter

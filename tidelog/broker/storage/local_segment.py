@@ -11,8 +11,6 @@ not served. The leader epoch alone cannot be checked: the CRC does not cover it,
 Reads are safe in any thread, the rest belongs to the loop.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import suppress

@@ -10,8 +10,6 @@ its last user is done.
 Only `segments` may be used in another thread than the loop's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -7,8 +7,6 @@ reader for an offset that the log does not hold, for damage, and for a log that 
 event loop's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias

@@ -3,8 +3,6 @@
 Safe in any thread. Source: Kafka's UnifiedLog.deletableSegments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol

@@ -9,8 +9,6 @@ raises ColdRead, and the caller repeats it in a thread, without `nowait`. There 
 a network; what fails is an OSError, and damage is CorruptSegmentError. `batches` and `read_batch` may wait.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 

@@ -9,8 +9,6 @@ Invariants: an index entry is used only after the batch that it points to has co
 Safe in any thread.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress

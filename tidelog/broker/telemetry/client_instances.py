@@ -7,8 +7,6 @@ A client that was silent for three of its intervals, and a minute, is forgotten,
 Pure: the time is passed in. Source: Kafka's ClientMetricsManager and ClientMetricsInstance; KIP-714.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final

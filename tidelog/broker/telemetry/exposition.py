@@ -8,8 +8,6 @@ shown.
 Source: KIP-714, whose names begin with org.apache.kafka.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Final

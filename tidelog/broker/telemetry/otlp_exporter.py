@@ -6,8 +6,6 @@ are cumulative, so the next push has what a lost one had.
 For the event loop only. Source: the specification of OTLP/HTTP, binary protobuf.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from typing import Final

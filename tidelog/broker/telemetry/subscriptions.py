@@ -6,8 +6,6 @@ client the same id, so that it may push to each of them.
 Pure. Source: Kafka's ClientMetricsManager; KIP-714.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID

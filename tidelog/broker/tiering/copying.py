@@ -3,8 +3,6 @@
 Blocking. Raises OSError: objects may be left then, which no manifest names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 

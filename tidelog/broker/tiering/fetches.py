@@ -5,8 +5,6 @@ Owns the threads, so that a store that hangs does not delay other work of the br
 request gets its result. Event loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ committed end and the last stable offset; segments are deleted from the oldest o
 Pure. Source: Kafka's RemoteLogManager (candidateLogSegments, cleanupExpiredRemoteLogSegments).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tidelog.broker.storage.log_config import LogConfig

@@ -15,8 +15,6 @@ Owns the manifest in memory and its changes. Invariants:
 Event loop, but for `segments`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress

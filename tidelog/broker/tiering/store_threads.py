@@ -4,8 +4,6 @@ Invariant: a process that ends does not wait for them, as it does for those of `
 were doing is left as a kill leaves it.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future

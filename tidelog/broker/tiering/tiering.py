@@ -9,8 +9,6 @@ their copy counts; a deleted topic is remembered by the catalog until its object
 Event loop only. Source: Kafka's RemoteLogManager.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable

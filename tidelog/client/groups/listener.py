@@ -4,8 +4,6 @@ Owns: their names, as in Kafka, and how they are called: plain functions and cor
 Invariant: a listener without `on_partitions_lost` gets `on_partitions_revoked` instead, as in Kafka.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Awaitable
 from typing import Any

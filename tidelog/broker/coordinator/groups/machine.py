@@ -9,8 +9,6 @@ most `GroupLimits.max_bytes` of what members sent and are assigned.
 Pure. Source: Kafka's GroupMetadataManager and GroupCoordinatorService, for groups of type classic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 

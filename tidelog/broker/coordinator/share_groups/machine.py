@@ -10,8 +10,6 @@ Owns ShareGroupHeartbeat and the changes of operators. Invariants:
 Pure. Source: Kafka's GroupMetadataManager (shareGroupHeartbeat), KIP-932.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from hashlib import blake2b

@@ -8,8 +8,6 @@ with the tombstone of its epoch. Pure.
 Source: Kafka's GroupCoordinatorRecordHelpers, KIP-932.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -8,8 +8,6 @@ Owns which states exist, and whose writes count. Invariants:
 Pure. Source: Kafka's ShareCoordinatorShard.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID

@@ -6,8 +6,6 @@ value removes the state.
 Pure. Source: Kafka's ShareCoordinatorRecordHelpers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
