@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,10 +21,6 @@ from tidelog.cli.failures import Failure, broker_failures
 
 if TYPE_CHECKING:
     from tidelog.broker.data_folder.verification import Finding, FolderTotals
-
-
-class _Progress(Protocol):
-    def __call__(self, done: int, total: int) -> None: ...
 
 
 def verify(
@@ -110,7 +106,7 @@ def _print_totals(totals: FolderTotals, seconds: float) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[_Progress | None]:
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
     """A bar on standard error where that is a terminal."""
     if not sys.stderr.isatty():
         yield None

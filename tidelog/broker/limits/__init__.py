@@ -2,7 +2,6 @@
 
 - `client_quotas`: what users and client ids may send, receive and use of the loop per second, pure
 - `connection_limits`: how many connections a client's address may have, and how many new ones per second
-- `event_throttle`: how many of the events that peers cause are logged, pure
 - `handle_budget`: file handles: how many of them connections may take, so that enough remain for the logs
 - `mutation_quota`: the quota on changes of topics: partitions that a client may create and delete per second
 - `peer_events`: logs the events that peers cause, and how many were not logged

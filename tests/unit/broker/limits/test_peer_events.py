@@ -5,8 +5,7 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.net.peers import Peer, serving
 from tests.waiting import until
-from tidelog.broker.limits.event_throttle import EVENTS_PER_PEER
-from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.limits.peer_events import EVENTS_PER_PEER, MAX_PEERS, OTHER_PEERS, PeerEvents
 
 
 async def test_the_number_of_suppressed_events_is_logged_when_their_window_ends(
@@ -36,6 +35,34 @@ async def test_an_end_tells_what_was_held_back_so_far_and_once() -> None:
         peers.close()
         peers.close()
     assert [event["event"] for event in events] == ["bad"] * EVENTS_PER_PEER + ["events_held_back"]
+
+
+async def test_events_are_logged_by_kind_and_peer_and_a_new_window_begins_with_nothing_held_back() -> None:
+    peers = PeerEvents()
+    for _ in range(2):
+        with capture_logs() as events:
+            for event, peer, times in (("bad", "a", 1000), ("bad", "b", 3), ("worse", "a", EVENTS_PER_PEER)):
+                for _ in range(times):
+                    peers.info(event, peer)
+            peers.close()
+        (held,) = (each for each in events if each["event"] == "events_held_back")
+        assert (held["of"], held["peer"], held["events"]) == ("bad", "a", 1000 - EVENTS_PER_PEER)
+        assert len(events) == 1 + EVENTS_PER_PEER + 3 + EVENTS_PER_PEER
+
+
+async def test_however_many_peers_come_the_log_is_bounded_and_every_event_is_logged_or_counted() -> None:
+    peers, times = PeerEvents(), EVENTS_PER_PEER + 2
+    with capture_logs() as events:
+        for number in range(1_000):
+            for _ in range(times):
+                peers.info("bad", f"peer {number}")
+        peers.close()
+    held = [each for each in events if each["event"] == "events_held_back"]
+    logged = len(events) - len(held)
+    assert logged <= (MAX_PEERS + 1) * EVENTS_PER_PEER
+    assert len(held) <= MAX_PEERS + 1
+    assert held[-1]["peer"] == OTHER_PEERS
+    assert logged + sum(each["events"] for each in held) == 1_000 * times
 
 
 async def test_the_words_of_a_peer_are_logged_in_part_where_they_are_long() -> None:
