@@ -29,7 +29,7 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replication_quota import ReplicationQuota
 from tidelog.broker.storage.disk import repeated_advice_on
 from tidelog.broker.storage.invariants import InvariantError
-from tidelog.broker.tasks import is_set_within
+from tidelog.broker.tasks import Tasks, is_set_within
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.hot import FetchRequest, FetchResponse
 
@@ -72,7 +72,7 @@ class Fetchers:
         self._partition_max_bytes = partition_max_bytes
         self._fetchers: dict[int, Fetcher] = {}
         self._leaders: dict[Replica, int] = {}
-        self._repairs: set[asyncio.Task[None]] = set()
+        self._repairs = Tasks()
         self._changing: dict[tuple[UUID, int], int] = {}
         """The leader epochs in which logs are truncated, or start over, and in which that waits for space."""
         self._closing = asyncio.Event()
@@ -215,20 +215,19 @@ class Fetchers:
         self.role_changed(replica)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._repairs.add(task)
-        task.add_done_callback(self._repaired)
-
-    def _repaired(self, task: asyncio.Task[None]) -> None:
-        self._repairs.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            advice = "restart the broker; and report this"
-            logger.error("replica_not_repaired", error=repr(error), advice=advice, exc_info=error)
+        self._repairs.begin(_reported(work))
 
     async def close(self) -> None:
         """Fetch nothing more; repairs that are in progress end."""
         self._closing.set()
         for fetcher in self._fetchers.values():
             await fetcher.close()
-        if self._repairs:
-            await asyncio.wait(self._repairs)
+        await self._repairs.ended()
+
+
+async def _reported(repair: Coroutine[None, None, None]) -> None:
+    try:
+        await repair
+    except Exception as error:
+        advice = "restart the broker; and report this"
+        logger.error("replica_not_repaired", error=repr(error), advice=advice, exc_info=error)

@@ -44,6 +44,7 @@ from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.roles import Role, partitions_held, partitions_touched, role_in
 from tidelog.broker.storage.disk import advice_on
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import Pace, Steps
 
@@ -90,7 +91,7 @@ class Reconciler:
         self._waiting: deque[_Waiting] = deque()
         self._leaving: list[_Leaving] = []
         self._task: asyncio.Task[None] | None = None
-        self._changing_roles: set[asyncio.Task[None]] = set()
+        self._changing_roles = Tasks()
 
     async def open_all(self, catalog: Catalog) -> None:
         """Start every replica that the catalog assigns here, and remove what is left of deleted topics.
@@ -165,9 +166,7 @@ class Reconciler:
             if isinstance(change.delta, PartitionsChanged):
                 self._stop_removed(change, topic)
             if isinstance(change.delta, PartitionsChanged) and (self._waiting or self._busy.locked()):
-                task = asyncio.get_running_loop().create_task(self._turns.run(self._roles(change, topic)))
-                self._changing_roles.add(task)
-                task.add_done_callback(self._roles_changed)
+                self._changing_roles.begin(self._change_roles(change, topic))
             created = topic if isinstance(change.delta, TopicCreated) else None
             self._begin(self._followed(change, topic), created)
 
@@ -179,8 +178,14 @@ class Reconciler:
             if role_in(change.before, index, node_id) and not role_in(change.after, index, node_id):
                 self._partitions.stop(topic, index)
 
-    def _roles(self, change: Change, topic: Topic) -> Steps[None]:
+    async def _change_roles(self, change: Change, topic: Topic) -> None:
         """Change the roles of replicas that run."""
+        try:
+            await self._turns.run(self._roles(change, topic))
+        except Exception as error:
+            _failed(error)
+
+    def _roles(self, change: Change, topic: Topic) -> Steps[None]:
         pace, node_id = Pace(), self._partitions.node_id
         for index in partitions_touched(change):
             before, now = role_in(change.before, index, node_id), role_in(change.after, index, node_id)
@@ -188,11 +193,6 @@ class Reconciler:
                 self._partitions.change_role(topic, index, before, now)
             if pace.spent(STEP_COST_REPLICA):
                 yield
-
-    def _roles_changed(self, task: asyncio.Task[None]) -> None:
-        self._changing_roles.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _failed(error)
 
     def reconfigure(self, topics: Sequence[Topic]) -> None:
         """Let the running logs of these topics follow settings that changed."""

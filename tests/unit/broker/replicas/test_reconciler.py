@@ -417,7 +417,7 @@ async def test_a_log_that_a_removal_deletes_later_does_not_follow_after_it_is_ad
     await until(gate.reached.is_set)
     for assigned in (led_by(2, 1, 2), led_by(2, 1, 2, 1), led_by(2, 2, 2, 1)):
         await services.cluster.change(lambda _, now=assigned: PartitionsChanged(topic_id, {0: now}))  # type: ignore[misc]
-    await until(lambda: not services.reconciler._changing_roles)
+    await services.reconciler._changing_roles.ended()
     assert (removed.leader_epoch, removed.is_follower) == (0, False)
     gate.open_gate.set()
     await services.reconciler.settled()
