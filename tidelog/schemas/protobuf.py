@@ -27,10 +27,10 @@ MOST_INDEXES: Final = 32
 _OF_GOOGLE: Final = re.compile(r"google/protobuf/([a-z_]+)\.proto")
 
 
-def indexes_of(data: bytes, at: int = PREFIX_BYTES) -> tuple[list[int], int]:
+def indexes_of(data: bytes) -> tuple[list[int], int]:
     """Where the type of a message stands in its file, and where the message begins. Raises ValueError."""
     try:
-        count, at = decode_varint(data, at)
+        count, at = decode_varint(data, PREFIX_BYTES)
         if not 0 <= count <= MOST_INDEXES:
             raise ValueError(f"{count} indexes")
         indexes = []

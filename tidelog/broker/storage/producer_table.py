@@ -47,7 +47,6 @@ _PUSHED = Struct(f"<qqihBxiiqq{_KEPT_BYTES}s")
 _BATCHES_AT = _HEAD.size
 _TXN_AT = 16
 _APPEND_AT = 8
-_COUNT_AT = 30
 SLOT_SIZE = _HEAD.size + CACHED_BATCHES * _BATCH.size
 _SLOT_TXN = Struct(f"<q8xq{SLOT_SIZE - 24}x")
 _SLOT_LAST = Struct(f"<q22xB{_HEAD.size - 31 + 8}xq{SLOT_SIZE - _HEAD.size - 16}x")

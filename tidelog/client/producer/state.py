@@ -283,13 +283,12 @@ class ProducerState:
             return Verdict(Action.SPLIT, batch)
         return self._give_up(state, batch, refusal(batch, code, message), code)
 
-    def split(self, batch: ProducerBatch, parts: list[ProducerBatch], retry_at_ms: int = 0) -> None:
+    def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """After the verdict SPLIT: replace `batch` by `parts`, which share its sequences in order."""
         state = self._partitions[batch.key]
         at = state.in_flight.index(batch)
         sequence = batch.base_sequence
         for part in parts:
-            part.retry_at_ms = retry_at_ms
             if batch.identity is not None:
                 part.number(batch.identity, sequence)
                 sequence = increment_sequence(sequence, part.record_count)
