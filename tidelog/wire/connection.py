@@ -60,28 +60,10 @@ class Connection(asyncio.BufferedProtocol):
     """Made by `opening`, which returns it ready for requests. `explain` says why the transport ended."""
 
     __slots__ = (
-        "__weakref__",
-        "_client_id",
-        "_explain",
-        "_held",
-        "_loop",
-        "_next_correlation_id",
-        "_on_close",
-        "_reader",
-        "_request_timeout",
-        "_timer",
-        "_timer_at",
-        "_transport",
-        "_waiting",
-        "address",
-        "features",
-        "is_congested",
-        "is_open",
-        "metrics",
-        "on_silence",
-        "on_writable",
-        "versions",
-    )
+        "__weakref__", "_client_id", "_explain", "_held", "_loop", "_next_correlation_id", "_on_close",
+        "_reader", "_request_timeout", "_timer", "_timer_at", "_transport", "_waiting", "address",
+        "features", "is_congested", "is_open", "metrics", "on_silence", "on_writable", "versions",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -49,21 +49,9 @@ class Route:
     """
 
     __slots__ = (
-        "api_key",
-        "api_name",
-        "count_errors",
-        "decode",
-        "encode",
-        "error_answer",
-        "handle",
-        "holds_back",
-        "is_hot",
-        "may_be_long",
-        "produces",
-        "tally",
-        "throttle_position",
-        "version",
-    )
+        "api_key", "api_name", "count_errors", "decode", "encode", "error_answer", "handle", "holds_back",
+        "is_hot", "may_be_long", "produces", "tally", "throttle_position", "version",
+    )  # fmt: skip
 
     def __init__(self, api_key: ApiKey, version: int, handle: Handler, tally: RequestTally) -> None:
         self.api_key = int(api_key)

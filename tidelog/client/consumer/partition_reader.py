@@ -27,34 +27,11 @@ class PartitionReader:
     """`position` is None until it is set, or found by the reset policy. Sizes are in bytes."""
 
     __slots__ = (
-        "_at",
-        "_batches",
-        "_check_crc",
-        "_columns",
-        "_end",
-        "_next",
-        "_on_failure",
-        "_records",
-        "buffered_bytes",
-        "doubted_image",
-        "error",
-        "fetch_epoch",
-        "fetch_offset",
-        "generation",
-        "high_watermark",
-        "is_paused",
-        "is_suspended",
-        "key",
-        "lost",
-        "lost_at",
-        "position",
-        "position_epoch",
-        "read_replica",
-        "read_replica_until",
-        "reset_timestamp",
-        "topic_id",
-        "valid_in",
-    )
+        "_at", "_batches", "_check_crc", "_columns", "_end", "_next", "_on_failure", "_records",
+        "buffered_bytes", "doubted_image", "error", "fetch_epoch", "fetch_offset", "generation",
+        "high_watermark", "is_paused", "is_suspended", "key", "lost", "lost_at", "position",
+        "position_epoch", "read_replica", "read_replica_until", "reset_timestamp", "topic_id", "valid_in",
+    )  # fmt: skip
 
     def __init__(
         self,

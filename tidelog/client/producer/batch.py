@@ -39,27 +39,10 @@ class ProducerBatch:
     client's monotonic clock."""
 
     __slots__ = (
-        "_encoded",
-        "_encoded_as",
-        "_raw_size_bytes",
-        "_released_count",
-        "_waiters",
-        "attempts",
-        "base_sequence",
-        "builder",
-        "created_ms",
-        "deadline_ms",
-        "identity",
-        "is_abandoned",
-        "is_on_wire",
-        "key",
-        "last_code",
-        "may_be_stored",
-        "outcome",
-        "parts",
-        "reserved_bytes",
-        "retry_at_ms",
-    )
+        "_encoded", "_encoded_as", "_raw_size_bytes", "_released_count", "_waiters", "attempts",
+        "base_sequence", "builder", "created_ms", "deadline_ms", "identity", "is_abandoned", "is_on_wire",
+        "key", "last_code", "may_be_stored", "outcome", "parts", "reserved_bytes", "retry_at_ms",
+    )  # fmt: skip
 
     def __init__(self, key: TopicPartition, max_size_bytes: int, created_ms: int, deadline_ms: int) -> None:
         self.key = key

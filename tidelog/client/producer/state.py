@@ -51,17 +51,9 @@ class PartitionState:
     """One partition's sequence and in-flight batches, oldest first."""
 
     __slots__ = (
-        "end_offset",
-        "identity",
-        "in_flight",
-        "is_resetting",
-        "is_unresolved",
-        "last_acked",
-        "next_sequence",
-        "on_wire",
-        "route",
-        "sent_ms",
-    )
+        "end_offset", "identity", "in_flight", "is_resetting", "is_unresolved", "last_acked",
+        "next_sequence", "on_wire", "route", "sent_ms",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.identity: Identity | None = None

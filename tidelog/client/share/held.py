@@ -67,22 +67,9 @@ class HeldPartition:
     send."""
 
     __slots__ = (
-        "_attempts",
-        "_decided",
-        "_ended",
-        "_got",
-        "_open",
-        "_processed",
-        "_renewal_retries",
-        "_retries",
-        "_sent",
-        "_unrenewed",
-        "_wanted_renewals",
-        "key",
-        "node_id",
-        "on_change",
-        "share_partition",
-    )
+        "_attempts", "_decided", "_ended", "_got", "_open", "_processed", "_renewal_retries", "_retries",
+        "_sent", "_unrenewed", "_wanted_renewals", "key", "node_id", "on_change", "share_partition",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -52,25 +52,10 @@ class RecordBatchBuilder:
     """
 
     __slots__ = (
-        "_base_timestamp",
-        "_encoded_bytes",
-        "_is_built",
-        "_max_timestamp",
-        "_pieces",
-        "_run_start",
-        "_stamps",
-        "_tail",
-        "last_timestamp",
-        "max_size_bytes",
-        "record_count",
-        "run_end",
-        "run_fixed_size",
-        "run_from_s",
-        "run_keys",
-        "run_until_s",
-        "run_values",
-        "size_bytes",
-    )
+        "_base_timestamp", "_encoded_bytes", "_is_built", "_max_timestamp", "_pieces", "_run_start",
+        "_stamps", "_tail", "last_timestamp", "max_size_bytes", "record_count", "run_end", "run_fixed_size",
+        "run_from_s", "run_keys", "run_until_s", "run_values", "size_bytes",
+    )  # fmt: skip
 
     def __init__(self, max_size_bytes: int = _NO_LIMIT) -> None:
         self.record_count = 0
