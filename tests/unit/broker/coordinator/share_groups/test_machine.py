@@ -16,7 +16,7 @@ from tidelog.broker.coordinator.consumer_groups.group import SubscribedTopic
 from tidelog.broker.coordinator.decision import Timer
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
 from tidelog.broker.coordinator.share_groups.assignor import assign
-from tidelog.broker.coordinator.share_groups.group import StatePartitions
+from tidelog.broker.coordinator.share_groups.group import ShareGroup, StatePartitions
 from tidelog.broker.coordinator.share_groups.machine import ShareHeartbeat, ShareHeartbeatAnswer
 from tidelog.protocol.errors import ApiError, ErrorCode
 
@@ -157,6 +157,14 @@ def test_groups_that_would_hold_too_much_are_refused() -> None:
     # What a group holds already is not counted again.
     site.heartbeat("b", 0, tuple(f"{number:0300}" for number in range(30)))
     assert site.heartbeat("c", 0).member_epoch > 0
+
+
+def test_groups_may_hold_exactly_as_much_as_allowed() -> None:
+    roomy = Site()
+    epoch = roomy.heartbeat("a", 0).member_epoch
+    site = Site(max_bytes=roomy.share.get("g").held_bytes - ShareGroup("g").held_bytes)
+    assert site.heartbeat("a", 0).member_epoch == epoch
+    assert site.code("a", epoch, ("jobs+",)) == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 def test_what_does_not_change_is_not_stored_and_raises_no_epoch() -> None:
