@@ -22,6 +22,8 @@ from tests.waiting import DEADLINE_SECONDS
 _STRINGS = "org.apache.kafka.common.serialization.String"
 _TOOL = "org.apache.kafka.tools.ClientMetricsCommand"
 _OF_PRODUCER = "kafka_client_producer_record_"
+_INTERVAL_MS = 20_000
+"""Longer than the network is broken: after a push without an answer, Java waits for five minutes."""
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +58,10 @@ async def test_an_operator_sees_the_errors_of_a_java_producer_through_a_broken_n
     site: Site, jvm: Any
 ) -> None:
     await site.create()
-    given = ("--name", "all", "--metrics", "org.apache.kafka.producer.", "--interval", "100")
+    given = ("--name", "all", "--metrics", "org.apache.kafka.producer.", "--interval", str(_INTERVAL_MS))
     await tool(site, "--alter", *given)
     assert "all" in (await tool(site, "--list")).split()
-    assert "interval.ms=100" in await tool(site, "--describe", "--name", "all")
+    assert f"interval.ms={_INTERVAL_MS}" in await tool(site, "--describe", "--name", "all")
     clients, port = jvm.org.apache.kafka.clients, site.broker.http_port
     settings = {
         "bootstrap.servers": site.address,
