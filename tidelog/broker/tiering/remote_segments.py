@@ -2,7 +2,8 @@
 
 Owns the caches of a broker: blocks of segments, so that a consumer that reads on costs one request per
 `BLOCK_BYTES`, and indexes, whole. Invariants: each cache holds at most its limit, and one entry at least;
-what is read is checked (CRC and offsets) each time, as of a local segment that was never read.
+what is read is checked (CRC and offsets) each time, as of a local segment that was never read; blocks of a
+segment in which that finds damage do not stay in the cache.
 
 In any thread. Raises OSError if the store fails, CorruptSegmentError for damage.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from crc32c import crc32c
 
@@ -58,6 +60,12 @@ class ByteCache(Generic[_ValueT]):
                 self.size_bytes -= self._values.pop(oldest)[1]
         return value
 
+    def drop(self, is_dropped: Callable[[Any], bool]) -> None:
+        """Forget the values of these keys."""
+        with self._lock:
+            for key in list(filter(is_dropped, self._values)):
+                self.size_bytes -= self._values.pop(key)[1]
+
 
 class RemoteReader:
     """Reads the remote segments of one broker, through its caches."""
@@ -98,6 +106,15 @@ class RemoteReader:
             return data, len(data)
 
         return self._blocks.get((name, number), load)
+
+    @contextmanager
+    def checking(self, name: str) -> Iterator[None]:
+        """Damage may have come about on the way: then the next read asks the store again."""
+        try:
+            yield
+        except CorruptSegmentError:
+            self._blocks.drop(lambda key: bool(key[0] == name))
+            raise
 
     def opened(self, path: str, copied: CopiedSegment) -> _OpenedSegment:
         def load() -> tuple[_OpenedSegment, int]:
@@ -172,10 +189,17 @@ class RemoteSegment:
         return self._reader.opened(self._path, self._copied)
 
     def read(self, wanted: Read, start: int | None = None) -> Slice | None:
-        return self._opened.read(wanted._replace(nowait=False), start)
+        with self._checking:
+            return self._opened.read(wanted._replace(nowait=False), start)
 
     def batches(self, offset: int, timestamp_ms: int = NO_TIMESTAMP) -> Iterator[Place]:
-        return self._opened.batches(offset, timestamp_ms)
+        with self._checking:
+            yield from self._opened.batches(offset, timestamp_ms)
 
     def read_batch(self, place: Place) -> memoryview:
-        return self._opened.read_batch(place)
+        with self._checking:
+            return self._opened.read_batch(place)
+
+    @property
+    def _checking(self) -> AbstractContextManager[None]:
+        return self._reader.checking(self._path + LOG_SUFFIX)

@@ -188,6 +188,26 @@ async def test_nothing_leaves_the_disk_while_the_store_forgets_what_it_accepts(
     assert await read_all(asker, 0) == list(range(10))
 
 
+async def test_bytes_that_were_damaged_on_their_way_are_read_again(open_tiered: OpenTiered) -> None:
+    damaged: list[str] = []
+
+    class Damaging(Switched):
+        def get_range(self, name: str, position: int, size: int) -> Any:
+            data = bytearray(self._store.get_range(name, position, size))
+            if size > 1 and not damaged:
+                damaged.append(name)
+                data[60] ^= 1
+            return memoryview(data)
+
+    asker = await open_tiered(lambda store: Damaging(store, lambda: False))
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    await settle(asker)
+    assert (await fetched(asker, 0)).code == ErrorCode.CORRUPT_MESSAGE
+    assert damaged
+    assert await read_all(asker, 0) == list(range(10))
+
+
 async def test_a_store_that_hangs_costs_a_fetch_its_patience_only(open_tiered: OpenTiered) -> None:
     may_answer = Event()
     hangs = False
