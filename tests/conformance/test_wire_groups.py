@@ -89,16 +89,6 @@ async def test_a_connection_that_goes_away_leaves_nothing_parked_and_no_memory_h
         await until(lambda: parked(broker) == 0 and not broker._server._connections)
 
 
-async def test_members_whose_metadata_is_waiting_are_counted_with_the_memory_of_their_connection(
-    broker: Broker,
-) -> None:
-    async with await Peer.connect(broker.port) as peer:
-        peer.send(join_frame(1, bytes(GROUP_BYTES)))
-        await until(lambda: parked(broker) == 1)
-        (connection,) = broker._server._connections
-        assert connection._queue.held_bytes > GROUP_BYTES
-
-
 async def test_a_join_that_is_sent_in_many_pieces_keeps_what_it_said(broker: Broker) -> None:
     """What the group keeps must not be a view of the buffer that the next request overwrites."""
     metadata = bytes(range(256)) * 200

@@ -90,15 +90,3 @@ async def test_an_assignment_that_no_record_holds_is_refused_and_the_leader_may_
     assert refused.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "group_assignment_too_large" in {event["event"] for event in events}
     assert (await sync(asker, answer)).assignment == b"all"
-
-
-async def test_requests_that_wait_when_the_broker_stops_make_clients_look_for_the_coordinator_again(
-    asker: Asker,
-) -> None:
-    await sync(asker, await joined(asker))
-    waiting = asyncio.ensure_future(join(asker, 3))
-    await until(lambda: is_parked(asker))
-    await asker.services.close()
-    with pytest.raises(ApiError, match="coordinates it no longer") as refused:
-        await waiting
-    assert refused.value.code == ErrorCode.NOT_COORDINATOR
