@@ -8,8 +8,6 @@ Source: Confluent's "Wire format" for Protobuf: after the schema's id stand the 
 within its file, as zigzag varints; the common [0] is one byte 0.
 """
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ On the event loop. Source: KIP-98 (WriteTxnMarkers), KIP-890 (AddPartitionsToTxn
 TransactionMarkerChannelManager and AddPartitionsToTxnManager.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias

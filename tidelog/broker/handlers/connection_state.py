@@ -8,8 +8,6 @@ part.
 Pure.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from enum import Enum, auto

@@ -7,8 +7,6 @@ answered request is counted once.
 For the event loop only.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from types import GeneratorType

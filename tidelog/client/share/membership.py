@@ -7,8 +7,6 @@ Kafka UUID, because brokers know a share session by it.
 Pure. Source: KIP-932, Kafka's ShareMembershipManager.
 """
 
-from __future__ import annotations
-
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

@@ -13,8 +13,6 @@ Invariants of a new authentication on a connection in use:
   sequence numbers, and the broker recognises those that it has.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ the topic's id, or in version 1, the only one with a time of expiry, if the clie
 Pure. Source: Kafka's GroupCoordinatorRecordHelpers, KIP-211 (retention), KIP-320 (leader epoch), KIP-848.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 

@@ -8,8 +8,6 @@ restart gets the same answer.
 Pure. Source: TransactionLogKey.json and TransactionLogValue.json (KIP-890, KIP-939).
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.coordinator.record_formats import RecordFormats, RecordKind
