@@ -152,9 +152,7 @@ async def ask(
 
 
 def page_path(page: Page, site: Site, name: str) -> str:
-    values = {
-        key: value for route in page.sources.values() for key, value in values_of(route, site, name).items()
-    }
+    values = {key: value for route in page.sources for key, value in values_of(route, site, name).items()}
     path, left = filled(page.path, values)
     return f"{path}?{urlencode(left)}" if left else path
 
@@ -328,4 +326,4 @@ def test_the_rows_of_the_table_hold_together() -> None:
         assert not secrets & set(route.logged), f"{route.path}: what is logged is not secret"
         assert route.path.startswith("/api/v1/")
     for page in PAGES:
-        assert all(not route.is_change and not route.stream for route in page.sources.values()), page.path
+        assert all(not route.is_change and not route.stream for route in page.sources), page.path

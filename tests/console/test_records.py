@@ -203,6 +203,7 @@ def test_a_record_is_reached_copied_and_resent_by_keyboard(console: Console, pag
     page.keyboard.press("k")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("offset 1")
+    page.wait_for_load_state()
     page.keyboard.press("c")
     expect(page.locator("#message")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == '{\n  "second": 2\n}'

@@ -53,8 +53,13 @@ def test_a_prepared_transaction_is_committed_by_hand(console: Console, page: "Pa
     row.get_by_role("button", name="Commit").click()
     expect(page.locator("#message")).to_have_text("The transaction is committed.")
     expect(page.locator("#held-back tbody tr").filter(has_text=f"{name}-0")).to_have_count(0)
-    page.goto(console.url(f"/transactions?search={name}&all=true"))
+    page.get_by_label("Also ids without a transaction now").check()
+    page.get_by_label("Transactional id contains").fill(name)
+    page.get_by_role("button", name="Show").click()
     expect(page.locator("#transactions tbody tr")).to_contain_text("CompleteCommit")
+    page.get_by_label("Transactional id contains").fill("another")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#transactions tbody tr")).to_have_count(0)
 
 
 def test_a_part_that_somebody_begins_to_use_is_not_replaced_under_their_hands(

@@ -19,7 +19,7 @@ from tidelog.broker.cluster import etcd_health
 from tidelog.broker.cluster.etcd_client import EtcdClient
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.console.views import condition
+from tidelog.broker.console import condition
 from tidelog.cli.cluster import app
 
 pytestmark = pytest.mark.needs_etcd

@@ -21,12 +21,11 @@ from tests.several.test_topics import asked
 from tests.tidy.house import ROOT
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import PartitionAssignment
-from tidelog.broker.console.api.topics import partition_rows
+from tidelog.broker.console.api.topics import partition_row
 from tidelog.cli.reassign import app
 from tidelog.client import Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.steps import finish
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ async def test_what_is_under_way_can_be_changed_and_cancelled(cluster: Brokers, 
     assert await reassign(cluster, [third, second]) == ErrorCode.NONE
     assert await under_way(cluster) == [([third, second, first], [third], [first])]
     services = cluster[second].services
-    (row,) = finish(partition_rows(services, cluster.topic("t"), 0, 1))["rows"]
+    row = partition_row(services, cluster.topic("t"), 0)
     assert (row["adding_replicas"], row["removing_replicas"]) == ([third], [first])
     assert await reassign(cluster, [fourth, third, second]) == ErrorCode.NONE
     assert await under_way(cluster) == [([fourth, third, second, first], [fourth, third], [first])]

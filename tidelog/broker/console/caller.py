@@ -5,8 +5,6 @@ Owns the way from the console to the handlers of Kafka's APIs, so each rule of a
 Invariant: a caller may do here exactly what a client with the same principal and address may do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import GeneratorType
 from typing import Any, Final
@@ -77,11 +75,17 @@ class Caller:
         steps = in_steps(decode_request_steps(api_key, version, body))
         return await self.request(api_key, await self._turns.run(steps))
 
+    async def change(self, api_key: ApiKey, fields: Mapping[str, object]) -> Any:
+        """As `ask`. Raises ApiError also for the first error code of a part of the answer."""
+        answer = await self.ask(api_key, fields)
+        check_parts(answer)
+        return answer
+
     async def request(self, api_key: ApiKey, values: Any) -> Any:
         """What the handler of a Kafka API answers, in its latest version here.
 
         `values` are those of a decoded request, complete. Raises ApiError for a refusal of the whole request;
-        codes in parts of an answer are for `check_code`.
+        codes in parts of an answer are for `check_parts`.
         """
         result = self._handlers[api_key](self._context_of(api_key), values)
         while True:
@@ -93,6 +97,15 @@ class Caller:
                 result = await result
             else:
                 return result
+
+
+def check_parts(part: Any) -> None:
+    """Raise ApiError for the first error code in an answer of a Kafka API, or in a part of one."""
+    if isinstance(part, Mapping):
+        check_code(part.get("error_code", 0), part.get("error_message"))
+    for each in part.values() if isinstance(part, Mapping) else part:
+        if isinstance(each, Mapping | list | tuple):
+            check_parts(each)
 
 
 def check_code(code: int, message: str | None = None) -> None:

@@ -15,20 +15,20 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aiohttp import web
 
+from tidelog.broker.console.others import Values
 from tidelog.broker.console.route import EVENT_STREAM, ApiRoute
 from tidelog.broker.net.http_console import HEADERS, NO_STORE
 from tidelog.broker.net.http_places import HttpConnection
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from tidelog.broker.console.caller import Caller
 
+Check: TypeAlias = Callable[[], None]
 MOST: Final = 128
 MOST_OF_VISITOR: Final = 16
 LOOK_SECONDS: Final = 1.0
@@ -51,21 +51,14 @@ class Streams:
             self._stopping.set_result(None)
 
     async def answer(
-        self,
-        request: web.Request,
-        caller: Caller,
-        route: ApiRoute,
-        values: AsyncGenerator[Any, None],
-        check: Callable[[], None],
+        self, request: web.Request, caller: Caller, route: ApiRoute, values: Values, check: Check
     ) -> web.StreamResponse:
         """Send `values` until they end; `check` raises ApiError once the caller may not see them any more."""
         visitor = (caller.user, caller.host)
         async with aclosing(values):
             if self._of_visitors[visitor] >= MOST_OF_VISITOR or self._of_visitors.total() >= MOST:
-                raise ApiError(
-                    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                    f"a visitor may follow {MOST_OF_VISITOR} streams, all together {MOST}: close a page",
-                )
+                message = f"a visitor may follow {MOST_OF_VISITOR} streams, all together {MOST}: close a page"
+                raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
             self._of_visitors[visitor] += 1
             try:
                 return await self._send(request, route, values, check)
@@ -75,11 +68,7 @@ class Streams:
                     del self._of_visitors[visitor]
 
     async def _send(
-        self,
-        request: web.Request,
-        route: ApiRoute,
-        values: AsyncGenerator[Any, None],
-        check: Callable[[], None],
+        self, request: web.Request, route: ApiRoute, values: Values, check: Check
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={**HEADERS, **NO_STORE})
         response.content_type = route.stream
@@ -99,28 +88,21 @@ class Streams:
                 if is_events:
                     await response.write(_event({}, "end"))
             except ApiError as error:
-                if not is_events:
-                    raise ConnectionAbortedError(
-                        error.message
-                    ) from None  # A download without its end is none.
+                if not is_events:  # A download without its end is none.
+                    raise ConnectionAbortedError(error.message) from None
                 await response.write(_event({"code": error.code.name, "message": error.message}, "refused"))
         except ConnectionResetError:
             pass  # The visitor has left.
         return response
 
-    async def _until_left(
-        self, request: web.Request, values: AsyncGenerator[Any, None], check: Callable[[], None]
-    ) -> AsyncIterator[Any]:
+    async def _until_left(self, request: web.Request, values: Values, check: Check) -> AsyncIterator[Any]:
         """The values, and None every `_ALIVE_SECONDS` without one."""
         while not self._stopping.done():
             following = asyncio.ensure_future(anext(values, _END))
             try:
                 while not following.done():
-                    await asyncio.wait(
-                        (following, self._stopping),
-                        timeout=_ALIVE_SECONDS,
-                        return_when=asyncio.FIRST_COMPLETED,
-                    )
+                    ends = (following, self._stopping)
+                    await asyncio.wait(ends, timeout=_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                     if self._stopping.done() or request.transport is None or request.transport.is_closing():
                         return
                     check()

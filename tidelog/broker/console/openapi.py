@@ -3,8 +3,6 @@
 Owns how a route's declaration becomes OpenAPI. Source: OpenAPI 3.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -70,27 +68,20 @@ def describe(routes: Sequence[ApiRoute], version: str) -> dict[str, Any]:
 def _operation(route: ApiRoute, asked: dict[str, Any], answer: Any, problem: Any) -> dict[str, Any]:
     in_path, required = route.path_names, asked.get("required", [])
     elsewhere = {name: each for name, each in asked["properties"].items() if name not in in_path}
-    media = route.stream or "application/json"
+    text = "Done." if route.is_change else "What the broker sees."
+    schema = {"schema": {"type": "string"}, ITEM: answer} if route.stream else {"schema": answer}
+    answered = {"description": text, "content": {route.stream or "application/json": schema}}
+    refusals = {
+        status: {"description": reason, "content": {"application/json": {"schema": problem}}}
+        for status, reason in ERROR_STATUSES.items()
+    }
     operation: dict[str, Any] = {
         "summary": route.summary,
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": asked["properties"][name]}
             for name in in_path
         ],
-        "responses": {
-            "200": {"description": "Done." if route.is_change else "What the broker sees."}
-            | {
-                "content": {
-                    media: {"schema": {"type": "string"}, ITEM: answer}
-                    if route.stream
-                    else {"schema": answer}
-                }
-            },
-            **{
-                status: {"description": text, "content": {"application/json": {"schema": problem}}}
-                for status, text in ERROR_STATUSES.items()
-            },
-        },
+        "responses": {"200": answered, **refusals},
     }
     if route.is_change:
         body = {"type": "object", "properties": elsewhere, "additionalProperties": False}

@@ -15,9 +15,10 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from tidelog.broker.cluster.catalog import NO_LEADER
 from tidelog.broker.coordinator.shards import partition_of
@@ -41,6 +42,8 @@ _IDLE_SECONDS: Final = 15.0
 """After which a stream without a reader ends."""
 _MOST_STREAMS: Final = 128
 _LANE: Final = "console"
+Values: TypeAlias = AsyncGenerator[Any, None]
+"""Of a stream."""
 _NO_STREAM: Final = -1
 _NO_LIMIT: Final = -1
 
@@ -99,7 +102,7 @@ class Others:
         return [each for each in self._services.catalog.brokers if each != self._services.node_id]
 
     async def ask_all(
-        self, caller: Caller, route: AskedRoute, parameters: msgspec.Struct, limit: int = _NO_LIMIT
+        self, caller: Caller, route: AskedRoute, parameters: Struct, limit: int = _NO_LIMIT
     ) -> tuple[dict[int, Any], list[int]]:
         """What each other broker answers, and the ids of those that do not. Raises ApiError for a refusal."""
         node_ids = self.node_ids
@@ -117,24 +120,17 @@ class Others:
         return answers, sorted(set(node_ids) - answers.keys())
 
     async def ask(
-        self,
-        node_id: int,
-        caller: Caller,
-        route: AskedRoute,
-        parameters: msgspec.Struct,
-        limit: int = _NO_LIMIT,
+        self, node_id: int, caller: Caller, route: AskedRoute, parameters: Struct, limit: int = _NO_LIMIT
     ) -> Any:
         """What one broker answers. Raises ApiError: NETWORK_EXCEPTION where it does not."""
         answered = await self._call(node_id, caller, route, parameters, limit)
         return json.loads(answered.answer)
 
-    async def stream(
-        self, node_id: int, caller: Caller, route: AskedRoute, parameters: msgspec.Struct
-    ) -> AsyncGenerator[Any, None]:
+    async def stream(self, node_id: int, caller: Caller, route: AskedRoute, parameters: Struct) -> Values:
         """The values of another broker's stream. Raises ApiError before the first one if it is refused."""
         first = await self._call(node_id, caller, route, parameters)
 
-        async def values() -> AsyncGenerator[Any, None]:
+        async def values() -> Values:
             answered = first
             while True:
                 if answered.answer:
@@ -152,7 +148,7 @@ class Others:
         node_id: int,
         caller: Caller,
         route: AskedRoute,
-        parameters: msgspec.Struct,
+        parameters: Struct,
         limit: int = _NO_LIMIT,
         stream_id: int = _NO_STREAM,
     ) -> types.AskConsoleResponse:
@@ -188,7 +184,7 @@ class Others:
         return answered
 
 
-async def all_of(streams: Sequence[AsyncGenerator[Any, None]]) -> AsyncGenerator[Any, None]:
+async def all_of(streams: Sequence[Values]) -> Values:
     """The values of all of them, as they come. It ends, or raises, with the first that does."""
     waiting = {asyncio.ensure_future(anext(each)): each for each in streams}
     try:
@@ -210,7 +206,7 @@ async def all_of(streams: Sequence[AsyncGenerator[Any, None]]) -> AsyncGenerator
 
 
 class _Taken(NamedTuple):
-    values: AsyncGenerator[Any, None]
+    values: Values
     following: asyncio.Future[Any]
     timer: asyncio.TimerHandle
 
@@ -222,7 +218,7 @@ class TakenStreams:
         self._streams: dict[int, _Taken] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    def begin(self, values: AsyncGenerator[Any, None]) -> int:
+    def begin(self, values: Values) -> int:
         """The id by which they are taken. Raises ApiError if too many are."""
         if len(self._streams) >= _MOST_STREAMS:
             message = f"{_MOST_STREAMS} streams of this broker are followed at others: close a page"
@@ -231,9 +227,7 @@ class TakenStreams:
         self._expect(stream_id, values)
         return stream_id
 
-    def _expect(
-        self, stream_id: int, values: AsyncGenerator[Any, None], following: asyncio.Future[Any] | None = None
-    ) -> None:
+    def _expect(self, stream_id: int, values: Values, following: asyncio.Future[Any] | None = None) -> None:
         timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._end, stream_id)
         following = following or asyncio.ensure_future(anext(values, _END))
         self._streams[stream_id] = _Taken(values, following, timer)

@@ -6,8 +6,6 @@ such as \\u202e. A template that means the exact text, in an attribute, says `|e
 template is an error.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -23,8 +21,7 @@ from tidelog.broker.console.records.shown_values import indented
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _HIDDEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
-    "\ufe00-\ufe0f\ufeff\ufff0-\uffff\U000e0000-\U000e0fff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufe00-\ufe0f\ufeff\ufff0-\uffff\U000e0000-\U000e0fff]"
 )
 _SPARK_WIDTH: Final = 72
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -77,13 +74,8 @@ def ago(value_ms: int | None) -> str | Markup:
     if value_ms is None or value_ms < 0:
         return "none"
     span_ms = round(time.time() * 1000) - value_ms
-    text = (
-        f"{duration(span_ms)} ago"
-        if span_ms >= 1000
-        else "just now"
-        if span_ms > -60_000
-        else moment(value_ms)
-    )
+    text = f"{duration(span_ms)} ago" if span_ms >= 1000 else "just now"
+    text = text if span_ms > -60_000 else moment(value_ms)
     return Markup('<time title="{exact}">{text}</time>').format(exact=moment(value_ms), text=text)
 
 
@@ -98,10 +90,9 @@ def spark(values: Sequence[float]) -> Markup:
         return Markup()
     step, largest = _SPARK_WIDTH / (len(values) - 1), max(values)
     points = " ".join(f"{at * step:.1f},{15 - 14 * each / largest:.1f}" for at, each in enumerate(values))
-    line = (
-        '<svg class="spark" viewBox="0 0 {width} 16" aria-hidden="true"><polyline points="{points}"/></svg>'
-    )
-    return Markup(line).format(width=_SPARK_WIDTH, points=points)
+    head = '<svg class="spark" viewBox="0 0 {width} 16" aria-hidden="true">'
+    line = Markup(head + '<polyline points="{points}"/></svg>')
+    return line.format(width=_SPARK_WIDTH, points=points)
 
 
 def duration(value_ms: int | None) -> str:
@@ -143,4 +134,9 @@ class Templates:
         self._environment.tests["contains"] = lambda text, part: part in text
 
     def render(self, template: str, values: Mapping[str, Any]) -> str:
-        return self._environment.get_template(template).render(values)
+        """The page that a template is the content of. It may set `heading`, else the title, and `scripts`."""
+        macros = vars(self._environment.get_template("macros.html").make_module(dict(values)))
+        page = self._environment.get_template(template).make_module({**macros, **values})
+        heading, scripts = getattr(page, "heading", values["title"]), getattr(page, "scripts", "")
+        frame = {**values, "heading": heading, "scripts": scripts, "content": Markup(page)}
+        return self._environment.get_template("base.html").render(frame)

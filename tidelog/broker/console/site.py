@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin
 from urllib.parse import unquote
 
 import msgspec
@@ -26,16 +27,14 @@ import structlog
 from aiohttp import web
 
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
-from tidelog.broker.console import safety
-from tidelog.broker.console.answering import answer_of_cluster, values_of_cluster
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.live import Streams
 from tidelog.broker.console.openapi import describe
 from tidelog.broker.console.others import TakenStreams
 from tidelog.broker.console.rendering import Templates
-from tidelog.broker.console.route import ApiRoute, Console, Page, Parameters, pattern_of
+from tidelog.broker.console.route import MOST_JOINED_ROWS, ApiRoute, Console, Page, pattern_of
 from tidelog.broker.console.routes import BETWEEN_BROKERS, PAGES, ROUTES
-from tidelog.broker.console.spread import MOST_JOINED_ROWS
+from tidelog.broker.console.shapes import Listing, Parameters
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.connection_state import ANONYMOUS
 from tidelog.broker.handlers.context import Handler
@@ -49,6 +48,7 @@ from tidelog.broker.net.http_console import (
     STATIC_PATH,
     Known,
 )
+from tidelog.broker.net.http_origins import is_of_other_site
 from tidelog.broker.net.http_places import HttpConnection
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -60,37 +60,44 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+_JSON: Final = "application/json"
 _STATIC: Final = Path(__file__).with_name("static")
 _MOST_LOGGED_CHARACTERS: Final = 500
-_NOT_FOUND: Final = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.GROUP_ID_NOT_FOUND,
-    ErrorCode.RESOURCE_NOT_FOUND,
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
-    ErrorCode.UNKNOWN_PRODUCER_ID,
-    ErrorCode.UNKNOWN_MEMBER_ID,
-)
-_CONFLICT: Final = (
-    ErrorCode.TOPIC_ALREADY_EXISTS,
-    ErrorCode.NON_EMPTY_GROUP,
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.DUPLICATE_RESOURCE,
-)
+_STATUSES: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
+    ErrorCode.UNKNOWN_TOPIC_ID: 404,
+    ErrorCode.GROUP_ID_NOT_FOUND: 404,
+    ErrorCode.RESOURCE_NOT_FOUND: 404,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: 404,
+    ErrorCode.UNKNOWN_PRODUCER_ID: 404,
+    ErrorCode.UNKNOWN_MEMBER_ID: 404,
+    ErrorCode.TOPIC_ALREADY_EXISTS: 409,
+    ErrorCode.NON_EMPTY_GROUP: 409,
+    ErrorCode.INVALID_TXN_STATE: 409,
+    ErrorCode.CONCURRENT_TRANSACTIONS: 409,
+    ErrorCode.DUPLICATE_RESOURCE: 409,
+    ErrorCode.UNKNOWN_SERVER_ERROR: 500,
+    ErrorCode.KAFKA_STORAGE_ERROR: 503,
+}
 
 
 def status_of(code: ErrorCode) -> int:
     """The status of HTTP for an error of the broker."""
     if code.name.endswith("AUTHORIZATION_FAILED"):
         return 403
-    if code in _NOT_FOUND:
-        return 404
-    if code in _CONFLICT:
-        return 409
-    if code == ErrorCode.UNKNOWN_SERVER_ERROR:
-        return 500
-    return 503 if code.retriable or code == ErrorCode.KAFKA_STORAGE_ERROR else 400
+    return _STATUSES.get(code, 503 if code.retriable else 400)
+
+
+def check_change(request: web.Request) -> None:
+    """Raise ApiError for a change that a page of another site asks for, or could: no form and no link of
+    another site can send a body of JSON."""
+    if is_of_other_site(request):
+        message = "a page of another site may not change anything"
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
+    if request.content_type != _JSON:
+        message = f"send a JSON object with Content-Type: {_JSON}, got {request.content_type}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 class Site:
@@ -103,14 +110,12 @@ class Site:
         self._access = AccessControl(console.services)
         self._templates = Templates()
         self._streams = Streams()
-        self._static = {
-            path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.is_file()
-        }
+        files = (path for path in _STATIC.rglob("*") if path.is_file())
+        self._static = {path.relative_to(_STATIC).as_posix(): path for path in files}
         self._routes = [(pattern_of(route.path), route) for route in ROUTES]
         self._pages = [(pattern_of(page.path), page) for page in PAGES]
-        self._by_name: Mapping[tuple[str, str], ApiRoute] = {
-            (route.method, route.path): route for route in (*ROUTES, *BETWEEN_BROKERS)
-        }
+        self._shown = [page for page in PAGES if page.is_in_navigation]
+        self._by_name = {(str(each.method), each.path): each for each in (*ROUTES, *BETWEEN_BROKERS)}
         self._taken = TakenStreams()
         self._openapi = json.dumps(describe(ROUTES, VERSION))
 
@@ -159,28 +164,20 @@ class Site:
             return web.Response(text=self._openapi, content_type="application/json")
         if path.startswith(API):
             return await self._api(request, caller, path)
-        for pattern, page in self._pages:
-            if found := pattern.fullmatch(path):
-                if request.method not in ("GET", "HEAD"):
-                    raise web.HTTPMethodNotAllowed(request.method, ["GET"])
-                return await self._page(request, caller, page, _unquoted(found.groupdict()))
+        for page, in_path in _matching(self._pages, path):
+            if request.method not in ("GET", "HEAD"):
+                raise web.HTTPMethodNotAllowed(request.method, ["GET"])
+            return await self._page(request, caller, page, in_path)
         raise web.HTTPNotFound(text=f"there is no page {path}")
 
     def _sign_in(self, request: web.Request) -> web.Response:
         if not self._services.config.is_secured:
             raise web.HTTPNotFound(text="this broker has no sign-in")
-        takes_tokens = self._services.authentication.takes_tokens
         has_tls = self._services.config.http_security_protocol == SecurityProtocol.SSL
-        return self._rendered(
-            request,
-            "sign_in.html",
-            "Sign in",
-            {
-                "query": Query(request.query),
-                "takes_tokens": takes_tokens,
-                "is_in_clear": not has_tls and not is_local(request.remote or ""),
-            },
-        )
+        is_in_clear = not has_tls and not is_local(request.remote or "")
+        takes_tokens = self._services.authentication.takes_tokens
+        values = {"query": Query(request.query), "takes_tokens": takes_tokens, "is_in_clear": is_in_clear}
+        return self._rendered(request, "sign_in.html", "Sign in", values)
 
     def _caller(self, request: web.Request) -> Caller:
         known = _known(request)
@@ -195,11 +192,10 @@ class Site:
     async def _api(self, request: web.Request, caller: Caller, path: str) -> web.StreamResponse:
         method = "GET" if request.method == "HEAD" else request.method
         allowed = []
-        for pattern, route in self._routes:
-            if found := pattern.fullmatch(path):
-                if route.method == method:
-                    return await self._call(request, caller, route, _unquoted(found.groupdict()))
-                allowed.append(route.method)
+        for route, in_path in _matching(self._routes, path):
+            if route.method == method:
+                return await self._call(request, caller, route, in_path)
+            allowed.append(route.method)
         if allowed:
             raise web.HTTPMethodNotAllowed(method, allowed)
         raise web.HTTPNotFound(text=f"there is no route {path}")
@@ -211,15 +207,18 @@ class Site:
             parameters = _parameters(route, _queried(request, route) | in_path)
             if route.stream:
                 return await self._stream(request, caller, route, parameters)
-            answer = await self._handled(route, caller, parameters)
-            return web.Response(text=json.dumps(answer), content_type=safety.JSON)
-        return await self._change(request, caller, route, in_path)
+            return _json(await self._handled(route, caller, parameters))
+        with _logged_change(caller, route, request.path) as change:
+            check_change(request)
+            self._check_read_only()
+            change.parameters = _parameters(route, await _body(request) | in_path)
+            return _json(await self._handled(route, caller, change.parameters))
 
     async def _stream(
         self, request: web.Request, caller: Caller, route: ApiRoute, parameters: Parameters
     ) -> web.StreamResponse:
         caller.check_needs(route.needs, parameters)
-        values = await values_of_cluster(self._console, route, caller, parameters)
+        values = await route.values(self._console, caller, parameters)
         known = _known(request)
 
         def check() -> None:
@@ -229,25 +228,14 @@ class Site:
 
         return await self._streams.answer(request, caller, route, values, check)
 
-    async def _change(
-        self, request: web.Request, caller: Caller, route: ApiRoute, in_path: dict[str, str]
-    ) -> web.StreamResponse:
-        with _logged_change(caller, route, request.path) as change:
-            safety.check_change(request)
-            self._check_read_only()
-            change.parameters = _parameters(route, await _body(request) | in_path)
-            answer = await self._handled(route, caller, change.parameters)
-            return web.Response(text=json.dumps(answer), content_type=safety.JSON)
-
     def _check_read_only(self) -> None:
         if self._services.config.console_read_only:
-            raise ApiError(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "console.read.only=true: nothing is changed"
-            )
+            message = "console.read.only=true: nothing is changed"
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
 
     async def _handled(self, route: ApiRoute, caller: Caller, parameters: Parameters) -> Any:
         caller.check_needs(route.needs, parameters)
-        return await answer_of_cluster(self._console, route, caller, parameters)
+        return await route.ask(self._console, caller, parameters)
 
     async def answer_peer(
         self, request: types.AskConsoleRequest, asked_by: str
@@ -258,56 +246,49 @@ class Site:
             message = f"this broker has no route {request.method} {request.path}: is it of another version?"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
         caller = Caller(request.user, request.host, self._access, self._handlers, self._services.turns)
-        if not route.is_change:
-            return await self._answer_peer(request, caller, route, _sent_parameters(request, route))
-        with _logged_change(caller, route, request.path, asked_by=asked_by) as change:
-            self._check_read_only()
-            change.parameters = _sent_parameters(request, route)
-            return await self._answer_peer(request, caller, route, change.parameters)
-
-    async def _answer_peer(
-        self, request: types.AskConsoleRequest, caller: Caller, route: ApiRoute, parameters: Parameters
-    ) -> DictOf[types.AskConsoleResponse]:
-        caller.check_needs(route.needs, parameters)
-        stream_id, answer = request.stream_id, None
-        if stream_id < 0:
-            answer = route.handle(self._console, caller, parameters)
-            if isawaitable(answer):
-                answer = await answer
-            if not route.stream:
-                return {"answer": json.dumps(answer).encode()}
-            stream_id = self._taken.begin(answer)
-        value, stream_id = await self._taken.take(stream_id)
-        answer = value if route.is_of_lines else json.dumps(value).encode()
-        return {"stream_id": stream_id, "answer": b"" if value is None else answer}
+        logged = _logged_change(caller, route, request.path, asked_by=asked_by)
+        with logged if route.is_change else nullcontext(_Change()) as change:
+            if route.is_change:
+                self._check_read_only()
+            parameters = change.parameters = _sent_parameters(request, route)
+            caller.check_needs(route.needs, parameters)
+            stream_id, answer = request.stream_id, None
+            if stream_id < 0:
+                answer = route.handle(self._console, caller, parameters)
+                if isawaitable(answer):
+                    answer = await answer
+                if not route.stream:
+                    return {"answer": json.dumps(answer).encode()}
+                stream_id = self._taken.begin(answer)
+            value, stream_id = await self._taken.take(stream_id)
+            answer = value if route.is_of_lines else json.dumps(value).encode()
+            return {"stream_id": stream_id, "answer": b"" if value is None else answer}
 
     async def _page(
         self, request: web.Request, caller: Caller, page: Page, in_path: dict[str, str]
     ) -> web.Response:
+        lists = [route for route in page.sources if issubclass(route.parameters, Listing)]
+
         async def answer_of(route: ApiRoute) -> Any:
             if page.has_gaps and not caller.has_needs(route.needs):
                 return None
-            known = route.parameters.__struct_fields__
+            not_asked = Listing.__struct_fields__ if route in lists[1:] else ()
+            known = {*route.parameters.__struct_fields__} - {*not_asked}
             given = {**_queried(request, route), **in_path}
             values = {name: value for name, value in given.items() if name in known}
             return await self._handled(route, caller, _parameters(route, values))
 
         # At once: a broker that does not answer is waited for once.
-        found = await asyncio.gather(*map(answer_of, page.sources.values()), return_exceptions=True)
+        found = await asyncio.gather(*map(answer_of, page.sources), return_exceptions=True)
         for each in found:
             if isinstance(each, BaseException):
                 raise each
-        answers = dict(zip(page.sources, found, strict=True))
-        query = Query(in_path, **request.query)
-        unanswered = {each for answer in answers.values() for each in _unanswered(answer)}
+        answers = {route.name: answer for route, answer in zip(page.sources, found, strict=True)}
+        listed = (answer.get("unanswered", ()) for answer in found if isinstance(answer, dict))
+        unanswered = sorted({each for node_ids in listed for each in node_ids})
+        values = {**answers, "query": Query(in_path, **request.query), "unanswered": unanswered}
         # In a thread: a page of 500 records takes longer than the loop may be busy.
-        return await asyncio.to_thread(
-            self._rendered,
-            request,
-            page.template,
-            page.title,
-            {**answers, "query": query, "unanswered": sorted(unanswered)},
-        )
+        return await asyncio.to_thread(self._rendered, request, page.template, page.title, values)
 
     def _rendered(
         self, request: web.Request, template: str, title: str, values: dict[str, Any], status: int = 200
@@ -321,9 +302,7 @@ class Site:
             "is_known": is_known,
             "has_session": known is not None and known.has_session,
             "path": request.rel_url.raw_path,
-            "pages": [page for page in PAGES if page.is_in_navigation and page.is_shown(self._console)]
-            if is_known
-            else [],
+            "pages": [page for page in self._shown if is_known and page.is_shown(self._console)],
             "user": known.user if known is not None else "",
             "may_change": not services.config.console_read_only,
             "node_id": services.node_id,
@@ -337,8 +316,7 @@ class Site:
 
     def _refusal(self, request: web.Request, status: int, code: str, message: str) -> web.Response:
         if request.path.startswith(API):
-            problem = json.dumps({"code": code, "message": message})
-            return web.Response(text=problem, content_type=safety.JSON, status=status)
+            return _json({"code": code, "message": message}, status)
         values = {"code": code, "message": message, "status": status}
         return self._rendered(request, "refused.html", "Not shown", values, status)
 
@@ -372,16 +350,8 @@ def _logged_change(caller: Caller, route: ApiRoute, path: str, **more: str) -> I
     finally:
         names = [*route.logged, *(route.path_names if more else ())] if change.parameters else []
         shown = {name: _logged(getattr(change.parameters, name)) for name in names}
-        logger.info(
-            "console_change",
-            user=caller.user,
-            peer=caller.host,
-            method=route.method,
-            path=path,
-            parameters=shown,
-            code=code,
-            **more,
-        )
+        asked = {"method": route.method, "path": path, "parameters": shown}
+        logger.info("console_change", user=caller.user, peer=caller.host, **asked, code=code, **more)
 
 
 def _sent_parameters(request: types.AskConsoleRequest, route: ApiRoute) -> Parameters:
@@ -400,8 +370,8 @@ def _known(request: web.Request) -> Known | None:
     return request.protocol.known if isinstance(request.protocol, HttpConnection) else None
 
 
-def _unanswered(answer: Any) -> Sequence[int]:
-    return answer.get("unanswered", ()) if isinstance(answer, dict) else ()
+def _json(answer: object, status: int = 200) -> web.Response:
+    return web.Response(text=json.dumps(answer), content_type=_JSON, status=status)
 
 
 def _logged(value: Any) -> Any:
@@ -410,8 +380,11 @@ def _logged(value: Any) -> Any:
     return value if len(text) <= _MOST_LOGGED_CHARACTERS else f"{text[:_MOST_LOGGED_CHARACTERS]}…"
 
 
-def _unquoted(values: Mapping[str, str]) -> dict[str, str]:
-    return {name: unquote(value) for name, value in values.items()}
+def _matching(known: Iterable[tuple[re.Pattern[str], T]], path: str) -> Iterator[tuple[T, dict[str, str]]]:
+    """Those that answer a path, with the parameters in it."""
+    for pattern, each in known:
+        if found := pattern.fullmatch(path):
+            yield each, {name: unquote(value) for name, value in found.groupdict().items()}
 
 
 def _queried(request: web.Request, route: ApiRoute) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import schemathesis
 from msgspec import Meta
 
 from tidelog.broker.console.openapi import ITEM, describe
-from tidelog.broker.console.route import EVENT_STREAM, ApiRoute, Listing
+from tidelog.broker.console.route import EVENT_STREAM, ApiRoute
 from tidelog.broker.console.routes import ROUTES
+from tidelog.broker.console.shapes import Listing
 
 
 class Asked(Listing, frozen=True, kw_only=True):

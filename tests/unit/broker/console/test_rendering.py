@@ -26,6 +26,8 @@ def test_hidden_and_reordering_characters_are_shown_as_escapes(text: str, shown:
 
 @pytest.fixture
 def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Templates:
+    (tmp_path / "base.html").write_text("{{ heading }}: {{ content }}")
+    (tmp_path / "macros.html").write_text("")
     (tmp_path / "page.html").write_text('<a title="{{ name | exact }}">{{ name }}</a>{{ names.0 }}')
     monkeypatch.setattr(rendering, "_TEMPLATES", tmp_path)
     return Templates()
@@ -33,15 +35,15 @@ def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Templates:
 
 def test_each_value_of_a_page_is_escaped_and_an_exact_one_too(templates: Templates) -> None:
     name = "<script>alert('1')</script>\" onload=\"x&\u202e"
-    page = templates.render("page.html", {"name": name, "names": [name]})
+    page = templates.render("page.html", {"title": "A & B", "name": name, "names": [name]})
     escaped = "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&#34; onload=&#34;x&amp;"
     shown = escaped + r"\u202e"
-    assert page == f'<a title="{escaped}\u202e">{shown}</a>{shown}'
+    assert page == f'A &amp; B: <a title="{escaped}\u202e">{shown}</a>{shown}'
 
 
 def test_a_name_that_is_not_given_is_an_error(templates: Templates) -> None:
     with pytest.raises(Exception, match="'name' is undefined"):
-        templates.render("page.html", {"names": [""]})
+        templates.render("page.html", {"title": "", "names": [""]})
 
 
 @pytest.mark.parametrize("page", sorted(Path(rendering.__file__).with_name("templates").glob("*.html")))

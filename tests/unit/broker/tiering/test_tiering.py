@@ -35,7 +35,7 @@ from tests.unit.broker.tiering.conftest import (
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.console.api.topics import partition_row
 from tidelog.broker.console.records import stepwise_reading
-from tidelog.broker.console.views.records import Place, Reading, Records
+from tidelog.broker.console.records.reading import Place, Reading, Records
 from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker

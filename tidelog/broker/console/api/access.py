@@ -1,27 +1,33 @@
 """Users and ACLs: who may do what and why, and changes of both.
 
-Owns the routes and pages. They need what Kafka's requests for the same need. Decisions and reasons are the
+Owns the routes. They need what Kafka's requests for the same need. Decisions and reasons are the
 authorizer's. Invariant: no password, salt or key is shown.
 """
-
-from __future__ import annotations
 
 import asyncio
 import os
 import shlex
-from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from msgspec import Meta
 
 from tidelog.broker.configuration.address_overrides import canonical_host
-from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.route import MOST_ROWS, Console, Listing, Page, Parameters, page, route
-from tidelog.broker.console.views.of_cluster import Listed
-from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS, Authorizer
+from tidelog.broker.console.caller import Caller
+from tidelog.broker.console.route import ALL, Console, route
+from tidelog.broker.console.shapes import (
+    MOST_ROWS,
+    From,
+    Listed,
+    Listing,
+    Parameters,
+    chosen,
+    part_of,
+    row_of,
+)
+from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS
 from tidelog.broker.security.reasons import Reason, reason
-from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_CLUSTER, whole
+from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from tidelog.protocol import scram
 from tidelog.protocol.acls import (
     CLUSTER_NAME,
@@ -34,11 +40,7 @@ from tidelog.protocol.acls import (
 )
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
-
-if TYPE_CHECKING:
-    from tidelog.broker.security.acls import Acls
-    from tidelog.broker.security.users import Users
+from tidelog.protocol.steps import Pace, Steps
 
 OperationName = Literal[
     "ALL",
@@ -63,6 +65,10 @@ _OPTIONS: Final = {
     ResourceType.GROUP: "--group",
     ResourceType.TRANSACTIONAL_ID: "--transactional-id",
 }
+_MOST_CHARACTERS: Final = 1_000
+_ITERATIONS: Final = 8_192
+Text = Annotated[str, Meta(max_length=_MOST_CHARACTERS)]
+Name = Annotated[str, Meta(min_length=1, max_length=_MOST_CHARACTERS)]
 
 
 class User(TypedDict):
@@ -74,9 +80,7 @@ class User(TypedDict):
     is_super: bool
 
 
-class UserList(Listed):
-    """A page of users, in the order of their names."""
-
+class Users(Listed):
     rows: list[User]
     super_users: list[str]
     """The principals of super.users, who may do everything."""
@@ -94,24 +98,20 @@ class AclRow(TypedDict):
     pattern_type: str
 
 
-class AclList(Listed):
-    """ACLs, in the order in which they were made."""
-
+class Acls(Listed):
     is_enabled: bool
     """Whether an authorizer is configured: else ACLs have no effect, and none can be made."""
     rows: list[AclRow]
 
 
 class Why(TypedDict):
-    """Whether a principal may do something, and why."""
-
     principal: str
     host: str
     operation: str
     resource_type: str
     resource_name: str
     is_allowed: bool
-    reason: str
+    reason: Annotated[str, From("text")]
     acl: AclRow | None
     """The ACL that decided; None: no ACL did."""
     remedy: str
@@ -133,82 +133,153 @@ class Who(TypedDict):
     """Whether these are all: at most 1,000 principals are looked at."""
 
 
-def users_of(
-    users: Users, super_users: Iterable[str], search: str | None, offset: int, limit: int
-) -> Steps[UserList]:
-    """The users in whose name `search` is, from number `offset` on."""
-    pace = Pace(CHECKS_PER_STEP)
-    found = []
-    for name in users.names():
-        if search is None or search.lower() in name.lower():
-            found.append(name)
-        if pace.spent():
-            yield
-    found.sort()
-    principals = sorted(super_users)
-    rows: list[User] = [
-        {
-            "name": name,
-            "mechanisms": {each.sasl_name: held.iterations for each, held in (users.get(name) or {}).items()},
-            "is_super": f"User:{name}" in principals,
-        }
-        for name in found[offset : offset + limit]
-    ]
-    return {"total": len(found), "offset": offset, "limit": limit, "rows": rows, "super_users": principals}
+class AskedUsers(Listing, frozen=True, kw_only=True):
+    search: Text | None = None
 
 
-def acls_of(acls: Acls, wanted: AclFilter, offset: int, limit: int) -> Steps[AclList]:
-    """The ACLs that a filter selects, from number `offset` on."""
-    pace = Pace(CHECKS_PER_STEP)
-    found = []
-    for acl in acls.all:
-        if wanted.matches(acl):
-            found.append(acl)
-        if pace.spent():
-            yield
-    return {
-        "is_enabled": acls.authorizer is not None,
-        "total": len(found),
-        "offset": offset,
-        "limit": limit,
-        "rows": [acl_row(acl) for acl in found[offset : offset + limit]],
-    }
+class NewUser(Parameters, frozen=True, kw_only=True):
+    name: Name
+    password: Name
+    mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    iterations: Annotated[int, Meta(ge=scram.LEAST_ITERATIONS, le=scram.MOST_ITERATIONS)] = _ITERATIONS
+
+
+class DeletedUser(Parameters, frozen=True, kw_only=True):
+    name: Name
+
+
+class AskedAcls(Listing, frozen=True, kw_only=True):
+    """Which ACLs: those of a principal, and those that count for a resource."""
+
+    principal: Text | None = None
+    resource_type: ResourceName | None = None
+    resource_name: Text | None = None
+
+
+class ChangedAcl(Parameters, frozen=True, kw_only=True):
+    principal: Annotated[str, Meta(max_length=_MOST_CHARACTERS, description="Such as User:alice, or User:*.")]
+    host: Text = "*"
+    permission: PermissionName = "ALLOW"
+    operation: OperationName
+    resource_type: ResourceName
+    resource_name: Text = CLUSTER_NAME
+    pattern_type: PatternName = "LITERAL"
+
+
+class OfResource(Parameters, frozen=True, kw_only=True):
+    host: Text = "127.0.0.1"
+    resource_type: ResourceName = "TOPIC"
+    resource_name: Text = ""
+
+    @property
+    def resource(self) -> tuple[ResourceType, str]:
+        kind = ResourceType[self.resource_type]
+        return kind, CLUSTER_NAME if kind == ResourceType.CLUSTER else self.resource_name
+
+
+class AskedWho(OfResource, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 100
+
+
+class AskedWhy(OfResource, frozen=True, kw_only=True):
+    """Who asks for what. Without a principal the answer is null."""
+
+    principal: Annotated[str, Meta(max_length=_MOST_CHARACTERS, description="Such as User:alice.")] = ""
+    operation: OperationName = "READ"
+
+
+@route("GET", "/users", needs=DESCRIBE_CLUSTER)
+def users(console: Console, caller: Caller, asked: AskedUsers) -> Steps[Users]:
+    """All users, in the order of their names."""
+    held, principals = console.services.users, sorted(console.services.config.super_user_names)
+    sought = (asked.search or "").lower()
+    names = yield from chosen(held.names(), lambda name: sought in name.lower())
+
+    def row(name: str) -> User:
+        mechanisms = {each.sasl_name: known.iterations for each, known in (held.get(name) or {}).items()}
+        return {"name": name, "mechanisms": mechanisms, "is_super": f"User:{name}" in principals}
+
+    return part_of(Users, sorted(names), asked, row, super_users=principals)
+
+
+@route("PUT", "/users", needs=ALTER_CLUSTER, logged=("name", "mechanism", "iterations"))
+async def store_user(console: Console, caller: Caller, asked: NewUser) -> None:
+    """Create a user, or change a password."""
+    mechanism = scram.ScramMechanism[asked.mechanism.replace("-", "_")]
+    salt = os.urandom(scram.SALT_BYTES)
+    salted = await asyncio.to_thread(scram.salted_password, mechanism, asked.password, salt, asked.iterations)
+    change = {"name": asked.name, "mechanism": mechanism, "iterations": asked.iterations}
+    changes = {"deletions": [], "upsertions": [{**change, "salt": salt, "salted_password": salted}]}
+    await caller.change(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, changes)
+
+
+@route("DELETE", "/users", needs=ALTER_CLUSTER, logged=ALL)
+async def delete_user(console: Console, caller: Caller, asked: DeletedUser) -> None:
+    """Delete a user."""
+    held = console.services.users.get(asked.name)
+    if held is None:
+        raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no user {asked.name!r}")
+    deletions = [{"name": asked.name, "mechanism": mechanism} for mechanism in held]
+    await caller.change(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, {"deletions": deletions, "upsertions": []})
+
+
+@route("GET", "/acls", needs=DESCRIBE_CLUSTER)
+def acls(console: Console, caller: Caller, asked: AskedAcls) -> Steps[Acls]:
+    """All ACLs, in the order in which they were made."""
+    kind = ResourceType.ANY if asked.resource_type is None else ResourceType[asked.resource_type]
+    wanted = AclFilter(kind, PatternType.MATCH, asked.resource_name, asked.principal)
+    held = console.services.acls
+    found = yield from chosen(held.all, wanted.matches)
+    return part_of(Acls, found, asked, acl_row, is_enabled=held.authorizer is not None)
 
 
 def acl_row(acl: Acl) -> AclRow:
+    return row_of(AclRow, acl)
+
+
+@route("POST", "/acls", needs=ALTER_CLUSTER, logged=ALL)
+async def create_acl(console: Console, caller: Caller, asked: ChangedAcl) -> None:
+    """Create an ACL."""
+    await caller.change(ApiKey.CREATE_ACLS, {"creations": [_fields(asked, "")]})
+
+
+@route("DELETE", "/acls", needs=ALTER_CLUSTER, logged=ALL)
+async def delete_acl(console: Console, caller: Caller, asked: ChangedAcl) -> None:
+    """Delete an ACL."""
+    answer = await caller.change(ApiKey.DELETE_ACLS, {"filters": [_fields(asked, "_filter")]})
+    if not answer["filter_results"][0]["matching_acls"]:
+        raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "there is no such ACL")
+
+
+def _fields(asked: ChangedAcl, suffix: str) -> dict[str, Any]:
+    """The fields of a request of Kafka, whose filters have a suffix in their names."""
+    pattern = "pattern_type_filter" if suffix else "resource_pattern_type"
     return {
-        "principal": acl.principal,
-        "host": acl.host,
-        "permission": acl.permission.name,
-        "operation": acl.operation.name,
-        "resource_type": acl.resource_type.name,
-        "resource_name": acl.resource_name,
-        "pattern_type": acl.pattern_type.name,
+        f"resource_type{suffix}": ResourceType[asked.resource_type],
+        f"resource_name{suffix}": asked.resource_name,
+        pattern: PatternType[asked.pattern_type],
+        f"principal{suffix}": asked.principal,
+        f"host{suffix}": asked.host,
+        "operation": Operation[asked.operation],
+        "permission_type": Permission[asked.permission],
     }
 
 
-def why(
-    authorizer: Authorizer | None,
-    principal: str,
-    host: str,
-    operation: Operation,
-    resource_type: ResourceType,
-    name: str,
-) -> Why:
-    """Why a principal may do this from `host`, or not."""
-    host = canonical_host(host)
-    given = reason(authorizer, principal, host, operation, resource_type, name)
-    return {
-        "principal": principal,
-        "host": host,
-        "operation": operation.name,
-        "resource_type": resource_type.name,
-        "resource_name": name,
-        "is_allowed": given.is_allowed,
-        "reason": given.text,
-        "acl": None if given.acl is None else acl_row(given.acl),
-        "remedy": "" if given.is_allowed else _remedy(given, principal, operation, resource_type, name),
-    }
+@route("GET", "/access/why", needs=DESCRIBE_CLUSTER)
+async def why(console: Console, caller: Caller, asked: AskedWhy) -> Why | None:
+    """Why a user has a permission or not."""
+    if not asked.principal:
+        return None
+    host, operation = canonical_host(asked.host), Operation[asked.operation]
+    kind, name = asked.resource
+    given = reason(console.services.acls.authorizer, asked.principal, host, operation, kind, name)
+    return row_of(
+        *(Why, given, asked),
+        host=host,
+        resource_name=name,
+        acl=None if given.acl is None else acl_row(given.acl),
+        remedy="" if given.is_allowed else _remedy(given, asked.principal, operation, kind, name),
+    )
 
 
 def _remedy(
@@ -234,201 +305,23 @@ def _written(acl: Acl) -> str:
     return shlex.join(words)
 
 
-def who(
-    authorizer: Authorizer | None, host: str, resource_type: ResourceType, name: str, limit: int
-) -> Steps[Who]:
-    """Those who may do something with a resource from `host`. User:* stands for everybody."""
+@route("GET", "/access/who", needs=DESCRIBE_CLUSTER)
+def who(console: Console, caller: Caller, asked: AskedWho) -> Steps[Who]:
+    """The users with a permission on a resource. User:* stands for everybody."""
+    authorizer = console.services.acls.authorizer
     if authorizer is None:
         return {"rows": [], "is_complete": True}
+    kind, name = asked.resource
     pace = Pace()
     rows: list[Holder] = []
-    named = dict.fromkeys(islice(authorizer.principals_on(resource_type, name), _MOST_ASKED + 1))
+    named = dict.fromkeys(islice(authorizer.principals_on(kind, name), _MOST_ASKED + 1))
     for principal in islice(named, _MOST_ASKED):
-        if len(rows) >= limit:
+        if len(rows) >= asked.limit:
             return {"rows": rows, "is_complete": False}
-        allowed = authorizer.access(principal, host).allowed(resource_type, name)
-        allowed &= SUPPORTED_OPERATIONS[resource_type]
+        allowed = authorizer.access(principal, asked.host).allowed(kind, name) & SUPPORTED_OPERATIONS[kind]
         if allowed:
             names = [each.name for each in Operation if allowed >> each & 1]
             rows.append({"principal": principal, "operations": names})
         if pace.spent():
             yield
     return {"rows": rows, "is_complete": len(named) <= _MOST_ASKED}
-
-
-_MOST_CHARACTERS: Final = 1_000
-_ITERATIONS: Final = 8_192
-Text = Annotated[str, Meta(max_length=_MOST_CHARACTERS)]
-Name = Annotated[str, Meta(min_length=1, max_length=_MOST_CHARACTERS)]
-Mechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
-_SEES: Final = whole(DESCRIBE_CLUSTER)
-_CHANGES: Final = whole(ALTER_CLUSTER)
-
-
-class AskedUsers(Listing, frozen=True, kw_only=True):
-    """Which users are listed."""
-
-    search: Text | None = None
-
-
-class NewUser(Parameters, frozen=True, kw_only=True):
-    """A user, or another password of a user."""
-
-    name: Name
-    password: Name
-    mechanism: Mechanism = "SCRAM-SHA-512"
-    iterations: Annotated[int, Meta(ge=scram.LEAST_ITERATIONS, le=scram.MOST_ITERATIONS)] = _ITERATIONS
-
-
-class DeletedUser(Parameters, frozen=True, kw_only=True):
-    """The user who is deleted, with all passwords."""
-
-    name: Name
-
-
-class AskedAcls(Listing, frozen=True, kw_only=True):
-    """Which ACLs: those of a principal, and those that count for a resource."""
-
-    principal: Text | None = None
-    resource_type: ResourceName | None = None
-    resource_name: Text | None = None
-
-
-class ChangedAcl(Parameters, frozen=True, kw_only=True):
-    """The ACL that is created or deleted."""
-
-    principal: Annotated[str, Meta(max_length=_MOST_CHARACTERS, description="Such as User:alice, or User:*.")]
-    host: Text = "*"
-    permission: PermissionName = "ALLOW"
-    operation: OperationName
-    resource_type: ResourceName
-    resource_name: Text = CLUSTER_NAME
-    pattern_type: PatternName = "LITERAL"
-
-
-class AskedWhy(Parameters, frozen=True, kw_only=True):
-    """Who asks for what. Without a principal the answer is null."""
-
-    principal: Annotated[str, Meta(max_length=_MOST_CHARACTERS, description="Such as User:alice.")] = ""
-    host: Text = "127.0.0.1"
-    operation: OperationName = "READ"
-    resource_type: ResourceName = "TOPIC"
-    resource_name: Text = ""
-
-
-class AskedWho(Parameters, frozen=True, kw_only=True):
-    """Which resource, and from which address."""
-
-    host: Text = "127.0.0.1"
-    resource_type: ResourceName = "TOPIC"
-    resource_name: Text = ""
-    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 100
-
-
-@route("GET", "/users", needs=_SEES)
-def _users(console: Console, caller: Caller, asked: AskedUsers) -> Steps[UserList]:
-    """All users."""
-    users, super_users = console.services.users, console.services.config.super_user_names
-    return users_of(users, super_users, asked.search, asked.offset, asked.limit)
-
-
-@route("PUT", "/users", needs=_CHANGES, logged=("name", "mechanism", "iterations"))
-async def _store_user(console: Console, caller: Caller, asked: NewUser) -> None:
-    """Create a user, or change a password."""
-    mechanism = scram.ScramMechanism[asked.mechanism.replace("-", "_")]
-    salt = os.urandom(scram.SALT_BYTES)
-    salted = await asyncio.to_thread(scram.salted_password, mechanism, asked.password, salt, asked.iterations)
-    change = {
-        "name": asked.name,
-        "mechanism": mechanism,
-        "iterations": asked.iterations,
-        "salt": salt,
-        "salted_password": salted,
-    }
-    await _alter_user(caller, {"deletions": [], "upsertions": [change]})
-
-
-@route("DELETE", "/users", needs=_CHANGES, logged=("name",))
-async def _delete_user(console: Console, caller: Caller, asked: DeletedUser) -> None:
-    """Delete a user."""
-    held = console.services.users.get(asked.name)
-    if held is None:
-        raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no user {asked.name!r}")
-    deletions = [{"name": asked.name, "mechanism": mechanism} for mechanism in held]
-    await _alter_user(caller, {"deletions": deletions, "upsertions": []})
-
-
-async def _alter_user(caller: Caller, changes: dict[str, object]) -> None:
-    answer = await caller.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, changes)
-    for result in answer["results"]:
-        check_code(result["error_code"], result.get("error_message"))
-
-
-@route("GET", "/acls", needs=_SEES)
-def _acls(console: Console, caller: Caller, asked: AskedAcls) -> Steps[AclList]:
-    """All ACLs."""
-    kind = ResourceType.ANY if asked.resource_type is None else ResourceType[asked.resource_type]
-    wanted = AclFilter(kind, PatternType.MATCH, asked.resource_name, asked.principal)
-    return acls_of(console.services.acls, wanted, asked.offset, asked.limit)
-
-
-@route("POST", "/acls", needs=_CHANGES, logged=ChangedAcl.__struct_fields__)
-async def _create_acl(console: Console, caller: Caller, asked: ChangedAcl) -> None:
-    """Create an ACL."""
-    answer = await caller.ask(ApiKey.CREATE_ACLS, {"creations": [_fields(asked, "")]})
-    for result in answer["results"]:
-        check_code(result["error_code"], result["error_message"])
-
-
-@route("DELETE", "/acls", needs=_CHANGES, logged=ChangedAcl.__struct_fields__)
-async def _delete_acl(console: Console, caller: Caller, asked: ChangedAcl) -> None:
-    """Delete an ACL."""
-    answer = await caller.ask(ApiKey.DELETE_ACLS, {"filters": [_fields(asked, "_filter")]})
-    for result in answer["filter_results"]:
-        check_code(result["error_code"], result["error_message"])
-        if not result["matching_acls"]:
-            raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "there is no such ACL")
-
-
-def _fields(asked: ChangedAcl, suffix: str) -> dict[str, Any]:
-    """The fields of a request of Kafka, whose filters have a suffix in their names."""
-    pattern = "pattern_type_filter" if suffix else "resource_pattern_type"
-    return {
-        f"resource_type{suffix}": ResourceType[asked.resource_type],
-        f"resource_name{suffix}": asked.resource_name,
-        pattern: PatternType[asked.pattern_type],
-        f"principal{suffix}": asked.principal,
-        f"host{suffix}": asked.host,
-        "operation": Operation[asked.operation],
-        "permission_type": Permission[asked.permission],
-    }
-
-
-@route("GET", "/access/why", needs=_SEES)
-async def _why(console: Console, caller: Caller, asked: AskedWhy) -> Why | None:
-    """Why a user has a permission or not."""
-    if not asked.principal:
-        return None
-    kind = ResourceType[asked.resource_type]
-    return why(
-        *(console.services.acls.authorizer, asked.principal, asked.host, Operation[asked.operation], kind),
-        _resource_name(kind, asked.resource_name),
-    )
-
-
-@route("GET", "/access/who", needs=_SEES)
-def _who(console: Console, caller: Caller, asked: AskedWho) -> Steps[Who]:
-    """The users with a permission on a resource."""
-    kind = ResourceType[asked.resource_type]
-    name = _resource_name(kind, asked.resource_name)
-    return who(console.services.acls.authorizer, asked.host, kind, name, asked.limit)
-
-
-def _resource_name(kind: ResourceType, name: str) -> str:
-    return CLUSTER_NAME if kind == ResourceType.CLUSTER else name
-
-
-PAGES: Final[Sequence[Page]] = (
-    page("/access", "Access", "access", users=_users, why=_why, who=_who),
-    page("/access/acls", "ACLs", "acls", is_detail=True, acls=_acls),
-)

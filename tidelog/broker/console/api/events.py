@@ -4,19 +4,18 @@ Owns the routes. Events name topics, groups and users of everybody, so only thos
 themselves see everything: who may alter the cluster may create ACLs.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from typing import Annotated, Final, TypedDict
+from collections.abc import AsyncGenerator
+from typing import Annotated, TypedDict
 
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.live import LOOK_SECONDS
-from tidelog.broker.console.route import EVENT_STREAM, Console, Page, Parameters, route
+from tidelog.broker.console.route import EVENT_STREAM, Console, route
+from tidelog.broker.console.shapes import Parameters, row_of
 from tidelog.broker.observability.log_events import recent
-from tidelog.broker.security.required_access import ALTER_CLUSTER, whole
+from tidelog.broker.security.required_access import ALTER_CLUSTER
 
 
 class LogEvent(TypedDict):
@@ -31,42 +30,36 @@ class LogEvent(TypedDict):
     fields: dict[str, str]
 
 
-def last_events(after: int = 0) -> list[LogEvent]:
-    """Those with a number above `after`, newest first."""
-    rows: list[LogEvent] = []
-    for number, event in reversed(recent()):
-        if number <= after:
-            break
-        fields = dict(event)
-        timestamp, level, name = (fields.pop(each, "") for each in ("timestamp", "level", "event"))
-        rows.append(
-            {"number": number, "timestamp": timestamp, "level": level, "event": name, "fields": fields}
-        )
-    return rows
-
-
-_NEEDS: Final = whole(ALTER_CLUSTER)
-
-
-class Asked(Parameters, frozen=True, kw_only=True):
-    """Which events are shown."""
-
-    after: Annotated[int, Meta(ge=0, description="Only events with a larger number.")] = 0
-
-
 class LogEvents(TypedDict):
-    """The last events of the log, newest first."""
-
     rows: list[LogEvent]
 
 
-@route("GET", "/log", needs=_NEEDS)
+def last_events(after: int = 0) -> list[LogEvent]:
+    """Those with a number above `after`, newest first."""
+    heads = ("timestamp", "level", "event")
+    return [
+        row_of(
+            LogEvent,
+            {name: event.get(name, "") for name in heads},
+            number=number,
+            fields={name: text for name, text in event.items() if name not in heads},
+        )
+        for number, event in reversed(recent())
+        if number > after
+    ]
+
+
+class Asked(Parameters, frozen=True, kw_only=True):
+    after: Annotated[int, Meta(ge=0, description="Only events with a larger number.")] = 0
+
+
+@route("GET", "/log", needs=ALTER_CLUSTER)
 async def _last(console: Console, caller: Caller, asked: Asked) -> LogEvents:
-    """The last events of the broker's log."""
+    """The last events of the broker's log, newest first."""
     return {"rows": last_events(asked.after)}
 
 
-@route("GET", "/events/log", needs=_NEEDS, stream=EVENT_STREAM)
+@route("GET", "/events/log", needs=ALTER_CLUSTER, stream=EVENT_STREAM)
 async def _live(console: Console, caller: Caller, asked: Asked) -> AsyncGenerator[LogEvents, None]:
     """New events of the log."""
     after = asked.after
@@ -75,6 +68,3 @@ async def _live(console: Console, caller: Caller, asked: Asked) -> AsyncGenerato
             after = rows[0]["number"]
             yield {"rows": rows}
         await asyncio.sleep(LOOK_SECONDS)
-
-
-PAGES: Final[Sequence[Page]] = ()

@@ -1,27 +1,24 @@
 """Faults that users order, where `faults.enable` is set; elsewhere each route is refused.
 
-Owns the routes and the page. What an order means, and which are valid, is in `broker.fault_injection`; the
+Owns the routes. What an order means, and which are valid, is in `broker.fault_injection`; the
 rights are those of /faults.
 """
 
-from __future__ import annotations
+from typing import Annotated, Final, Literal, TypedDict
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
-
+import msgspec
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.route import Console, Page, Parameters, page, route
+from tidelog.broker.console.route import ALL, Console, route
+from tidelog.broker.console.shapes import INT64, Parameters, row_of
 from tidelog.broker.fault_injection.injection import FaultInjector
 from tidelog.broker.fault_injection.rules import ENABLE_HINT, FaultError, parse_order
-from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_CLUSTER, whole
+from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from tidelog.protocol.errors import ApiError, ErrorCode
 
-T = TypeVar("T")
 _OF_PRODUCERS: Final = ("forget", "expire", "sequence")
-_Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_NEEDS: Final = whole(ALTER_CLUSTER)
+_Number = Annotated[int, Meta(ge=0, le=INT64)]
 
 
 class FaultState(TypedDict):
@@ -45,8 +42,6 @@ class FaultState(TypedDict):
 
 
 class FaultList(TypedDict):
-    """The faults that are ordered, and those that are finished, oldest first."""
-
     is_enabled: bool
     faults: list[FaultState]
     finished: list[FaultState]
@@ -60,8 +55,6 @@ class Ordered(TypedDict):
 
 
 class Cleared(TypedDict):
-    """How many orders were removed."""
-
     cleared: int
 
 
@@ -88,39 +81,33 @@ class Order(Parameters, frozen=True, kw_only=True):
 
 
 class OneOrAll(Parameters, frozen=True, kw_only=True):
-    """Which ordered faults are removed: one or all."""
-
     id: Annotated[int, Meta(ge=0, description="Number of the order. Without it: all.")] | None = None
 
 
-@route("GET", "/faults", needs=whole(DESCRIBE_CLUSTER))
-async def _faults(console: Console, caller: Caller, asked: Parameters) -> FaultList:
-    """The faults that are ordered."""
-    if console.faults is None:
-        return {"is_enabled": False, "faults": [], "finished": []}
-    rules = console.faults.rules
-    described: tuple[list[Any], list[Any]] = (
-        [fault.describe() for fault in rules.active],
-        [fault.describe() for fault in rules.finished],
-    )
-    return {"is_enabled": True, "faults": described[0], "finished": described[1]}
+@route("GET", "/faults", needs=DESCRIBE_CLUSTER)
+async def faults(console: Console, caller: Caller, asked: Parameters) -> FaultList:
+    """The faults that are ordered, and those that are finished, oldest first."""
+    held = {"faults": [], "finished": []} if console.faults is None else console.faults.rules.describe()
+    return row_of(FaultList, held, is_enabled=console.faults is not None)
 
 
-@route("POST", "/faults", needs=_NEEDS, logged=tuple(Order.__struct_fields__))
-async def _order(console: Console, caller: Caller, asked: Order) -> Ordered:
+@route("POST", "/faults", needs=ALTER_CLUSTER, logged=ALL)
+async def order(console: Console, caller: Caller, asked: Order) -> Ordered:
     """Order a fault."""
-    faults = _enabled(console)
-    given = {name: getattr(asked, name) for name in asked.__struct_fields__}
-    values = {name: value for name, value in given.items() if value is not None}
-    if values["fault"] in _OF_PRODUCERS:
-        return {"fault": _valid(lambda: faults.producers.apply(values))}
+    injector = _enabled(console)
+    values = {name: value for name, value in msgspec.structs.asdict(asked).items() if value is not None}
     if values.get("count") == 0:
         values["count"] = None
-    return {"fault": _valid(lambda: faults.order(parse_order(values)).describe())}
+    try:
+        if asked.fault in _OF_PRODUCERS:
+            return {"fault": dict(injector.producers.apply(values))}
+        return {"fault": injector.order(parse_order(values)).describe()}
+    except FaultError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-@route("DELETE", "/faults", needs=_NEEDS, logged=("id",))
-async def _clear(console: Console, caller: Caller, asked: OneOrAll) -> Cleared:
+@route("DELETE", "/faults", needs=ALTER_CLUSTER, logged=ALL)
+async def clear(console: Console, caller: Caller, asked: OneOrAll) -> Cleared:
     """Clear one fault, or all."""
     cleared = _enabled(console).rules.clear(asked.id)
     if asked.id is not None and not cleared:
@@ -134,15 +121,3 @@ def _enabled(console: Console) -> FaultInjector:
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"faults are not enabled on this broker: {ENABLE_HINT}"
         )
     return console.faults
-
-
-def _valid(order: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    try:
-        return dict(order())
-    except FaultError as error:
-        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
-
-
-PAGES: Final[Sequence[Page]] = (
-    page("/faults", "Faults", "faults", is_shown=lambda console: console.faults is not None, faults=_faults),
-)

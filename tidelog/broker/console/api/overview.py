@@ -1,30 +1,25 @@
 """The broker at one look, and its charts.
 
-Owns the routes and the page. They show the whole broker, so they need DESCRIBE on the cluster, as /metrics
+Owns the routes. They show the whole broker, so they need DESCRIBE on the cluster, as /metrics
 does.
 """
 
-from __future__ import annotations
-
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Final, Literal, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
-from tidelog.broker.console.api.broker import BrokerFacts, broker_facts
+from tidelog.broker.console.api.cluster import BrokerFacts, broker_facts
 from tidelog.broker.console.api.events import LogEvent, last_events
-from tidelog.broker.console.api.topics import TopicName, existing_topic
+from tidelog.broker.console.api.topics import existing_topic
 from tidelog.broker.console.api.transactions import open_transactions
 from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.route import EVENT_STREAM, Console, Page, Parameters, page, route
-from tidelog.broker.console.spread import Spread
-from tidelog.broker.console.views.condition import Condition
-from tidelog.broker.console.views.of_cluster import OfCluster
-from tidelog.broker.console.views.problems import CurrentProblem, most_severe_first, problems
-from tidelog.broker.observability.history import Lately, Series, resident_bytes
+from tidelog.broker.console.problems import CurrentProblem, most_severe_first, problems
+from tidelog.broker.console.route import EVENT_STREAM, Console, Spread, route
+from tidelog.broker.console.shapes import From, OfCluster, OfTopic, Parameters, row_of
+from tidelog.broker.observability.history import Series, resident_bytes
 from tidelog.broker.observability.rates import Point
 from tidelog.broker.security import required_access as rights
-from tidelog.broker.security.required_access import whole
 from tidelog.broker.services import Services
 
 _EVENTS: Final = 20
@@ -34,19 +29,19 @@ class Holdings(TypedDict):
     """What the broker holds and uses."""
 
     topics: int
-    partitions: int
-    offline_partitions: int
-    log_bytes: int
-    producer_ids: int
-    connections: int
+    partitions: Annotated[int, From("partitions.held")]
+    offline_partitions: Annotated[int, From("partitions.offline.number")]
+    log_bytes: Annotated[int, From("partitions.size_bytes")]
+    producer_ids: Annotated[int, From("partitions.logs.producer_id_count")]
+    connections: Annotated[int, From("metrics.connections")]
     resident_bytes: int | None
     """Memory of the process; None: unknown on this system."""
     queued_bytes: int
     """Memory of all connections, of at most `queued_max_bytes`."""
     queued_max_bytes: int
-    disk_bytes: int | None
+    disk_bytes: Annotated[int | None, From("disk.total")]
     """Of the file system of the data folder; None: it could not be read."""
-    disk_free_bytes: int | None
+    disk_free_bytes: Annotated[int | None, From("disk.free")]
     free_handles: int
     handle_limit: int
 
@@ -67,8 +62,6 @@ class BrokerHoldings(TypedDict):
 
 
 class Overview(OfCluster):
-    """Overview of the broker, and problems of the cluster."""
-
     broker: BrokerFacts
     holdings: Holdings
     brokers: list[BrokerHoldings]
@@ -114,43 +107,6 @@ _MARKED: Final = {
 """Name of an event -> what a chart says of it."""
 
 
-def overview(services: Services, condition: Condition, lately: Lately, caller: Caller) -> Overview:
-    metrics = services.metrics
-    partitions, disk = condition.partitions, condition.disk
-    counts = metrics.reading().events
-    broker = broker_facts(services)
-    holdings: Holdings = {
-        "topics": len(services.catalog),
-        "partitions": partitions.held,
-        "offline_partitions": partitions.offline.number,
-        "log_bytes": partitions.size_bytes,
-        "producer_ids": services.partitions.logs.producer_id_count,
-        "connections": metrics.connections,
-        "resident_bytes": resident_bytes(),
-        "queued_bytes": condition.queued_bytes,
-        "queued_max_bytes": condition.queued_max_bytes,
-        "disk_bytes": None if disk is None else disk.total,
-        "disk_free_bytes": None if disk is None else disk.free,
-        "free_handles": condition.free_handles,
-        "handle_limit": condition.handle_limit,
-    }
-    return {
-        "broker": broker,
-        "holdings": holdings,
-        "brokers": [{"broker": broker, "holdings": holdings}],
-        "problems": problems(
-            condition,
-            lately,
-            partial(caller.may, rights.DESCRIBE_TOPIC),
-            partial(caller.may, rights.DESCRIBE_TRANSACTION),
-        ),
-        "refused": [
-            {"name": name, "text": text, "count": counts.get(name, 0)} for name, text in _REFUSED.items()
-        ],
-        "events": last_events()[:_EVENTS] if caller.may(rights.ALTER_CLUSTER) else None,
-    }
-
-
 def marks(services: Services, caller: Caller) -> list[Mark]:
     """The start, and for who may see events those of the log that explain a change in the charts."""
     found: list[Mark] = [{"at_ms": services.start_ms, "text": "broker started"}]
@@ -181,34 +137,47 @@ def joined(answers: Mapping[int, Overview]) -> Overview:
     }
 
 
-_NEEDS: Final = whole(rights.DESCRIBE_CLUSTER)
-
-
 class SeriesAsked(Parameters, frozen=True, kw_only=True):
     """Which points: one per second, per ten seconds, or per minute."""
 
     span: Literal["10min", "2h", "24h"] = "10min"
 
 
-class OfTopicAsked(Parameters, frozen=True, kw_only=True):
-    topic: TopicName
+class OfTopicAsked(OfTopic, frozen=True, kw_only=True):
     span: Literal["2h", "24h"] = "2h"
 
 
 class MarkedSeries(Series, OfCluster):
-    """Points of charts, oldest first, and what happened."""
-
     marks: list[Mark]
 
 
-@route("GET", "/overview", needs=_NEEDS, spread=Spread(join=lambda _, answers, asked: joined(answers)))
-async def _overview(console: Console, caller: Caller, asked: Parameters) -> Overview:
+@route(
+    "GET",
+    "/overview",
+    needs=rights.DESCRIBE_CLUSTER,
+    spread=Spread(join=lambda _, answers, asked: joined(answers)),
+)
+async def overview(console: Console, caller: Caller, asked: Parameters) -> Overview:
     """Overview of the broker, and problems of the cluster."""
-    faults = console.faults
-    condition = await console.conditions.now(
-        None if faults is None else len(faults.rules.active), partial(open_transactions, console, caller)
+    services = console.services
+    faults = None if console.faults is None else len(console.faults.rules.active)
+    condition = await console.conditions.now(faults, partial(open_transactions, console, caller))
+    counts, broker = services.metrics.reading().events, broker_facts(services)
+    numbers = {"topics": len(services.catalog), "resident_bytes": resident_bytes()}
+    holdings = row_of(Holdings, numbers, condition, services)
+    sees_topic, sees_transaction = (
+        partial(caller.may, each) for each in (rights.DESCRIBE_TOPIC, rights.DESCRIBE_TRANSACTION)
     )
-    return overview(console.services, condition, console.history.lately(), caller)
+    return {
+        "broker": broker,
+        "holdings": holdings,
+        "brokers": [{"broker": broker, "holdings": holdings}],
+        "problems": problems(condition, console.history.lately(), sees_topic, sees_transaction),
+        "refused": [
+            {"name": name, "text": text, "count": counts.get(name, 0)} for name, text in _REFUSED.items()
+        ],
+        "events": last_events()[:_EVENTS] if caller.may(rights.ALTER_CLUSTER) else None,
+    }
 
 
 def summed_series(answers: Mapping[int, MarkedSeries]) -> MarkedSeries:
@@ -239,40 +208,31 @@ def summed_series(answers: Mapping[int, MarkedSeries]) -> MarkedSeries:
 _OF_ALL: Final = Spread(join=lambda _, answers, asked: summed_series(answers))
 
 
-@route("GET", "/cluster/series", needs=_NEEDS, spread=_OF_ALL)
-async def _series_of_cluster(console: Console, caller: Caller, asked: SeriesAsked) -> MarkedSeries:
+@route("GET", "/cluster/series", needs=rights.DESCRIBE_CLUSTER, spread=_OF_ALL)
+async def series_of_cluster(console: Console, caller: Caller, asked: SeriesAsked) -> MarkedSeries:
     """The points of the charts of all brokers together."""
     return _marked(console, caller, asked.span)
 
 
-@route("GET", "/overview/series", needs=_NEEDS)
-async def _series(console: Console, caller: Caller, asked: SeriesAsked) -> MarkedSeries:
+@route("GET", "/overview/series", needs=rights.DESCRIBE_CLUSTER)
+async def series(console: Console, caller: Caller, asked: SeriesAsked) -> MarkedSeries:
     """The points of the charts of this broker."""
     return _marked(console, caller, asked.span)
 
 
-@route("GET", "/topics/{topic}/series", needs=whole(rights.DESCRIBE_TOPIC, field="topic"), spread=_OF_ALL)
-async def _series_of_topic(console: Console, caller: Caller, asked: OfTopicAsked) -> MarkedSeries:
+@route("GET", "/topics/{topic}/series", needs=rights.DESCRIBE_TOPIC, spread=_OF_ALL)
+async def series_of_topic(console: Console, caller: Caller, asked: OfTopicAsked) -> MarkedSeries:
     """The points of the charts of a topic. Only topics with traffic have some."""
     existing_topic(console.services, asked.topic)
     return _marked(console, caller, asked.span, asked.topic)
 
 
 def _marked(console: Console, caller: Caller, span: str, topic: str = "") -> MarkedSeries:
-    series = console.history.series(span, topic)
-    return {
-        "period_ms": series["period_ms"],
-        "times": series["times"],
-        "columns": series["columns"],
-        "marks": marks(console.services, caller),
-    }
+    return row_of(MarkedSeries, console.history.series(span, topic), marks=marks(console.services, caller))
 
 
-@route("GET", "/events/overview", needs=_NEEDS, stream=EVENT_STREAM)
-async def _live(console: Console, caller: Caller, asked: Parameters) -> AsyncGenerator[Point, None]:
+@route("GET", "/events/overview", needs=rights.DESCRIBE_CLUSTER, stream=EVENT_STREAM)
+async def live(console: Console, caller: Caller, asked: Parameters) -> AsyncGenerator[Point, None]:
     """Each new point of the charts."""
     while True:
         yield await console.history.next_point()
-
-
-PAGES: Final[Sequence[Page]] = (page("/overview", "Overview", "overview", overview=_overview),)

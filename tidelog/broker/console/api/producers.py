@@ -1,31 +1,26 @@
-"""Producers: what partitions remember of them, what was recognised or refused, and one producer's history.
+"""Producers: what partitions remember of them, and what was recognised or refused.
 
-Owns the routes and pages, the rows and their order: by topic and partition; in a partition first the
+Owns the route, the rows and their order: by topic and partition; in a partition first the
 producers that it does not know, whose batches it refused, then those it knows, the latest first. Invariant: a
 row is made only for the page that is asked for, however many producers there are.
 
 Source: DescribeProducers (KIP-664), with the batches that the broker recognises.
 """
 
-from __future__ import annotations
-
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping
 from operator import itemgetter
 from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta
 
 from tidelog.broker.cluster.catalog import NO_LEADER
-from tidelog.broker.console.api.topics import one_topic
+from tidelog.broker.console.api.topics import existing_topic
 from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.route import EVENT_STREAM, Console, Listing, Page, Parameters, page, route
-from tidelog.broker.console.spread import OF_LEADER, listing
-from tidelog.broker.console.views.of_cluster import Listed, OfCluster
-from tidelog.broker.console.views.producer_history import HistoryPiece, history
+from tidelog.broker.console.route import Console, listing, route
+from tidelog.broker.console.shapes import From, Listed, Listing, PartitionNumber, ProducerId, row_of
 from tidelog.broker.observability.producer_outcomes import Place, ProducerOutcome
 from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.security.required_access import READ_TOPIC, whole
+from tidelog.broker.security.required_access import READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.broker.storage import producer_table as table
 from tidelog.broker.storage.producer_table import ProducerEntry, latest_of
@@ -34,9 +29,6 @@ from tidelog.protocol.sequences import decrement_sequence, increment_sequence
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 from tidelog.protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 
-_READ: Final = whole(READ_TOPIC, field="topic")
-_Partition = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-_ProducerId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _MOST_PROBLEMS: Final = 100
 _NOTHING: Final = ProducerOutcome()
 _NO_COORDINATOR_EPOCH: Final = -1
@@ -82,8 +74,8 @@ class Producer(TypedDict):
     """When it last wrote, by the broker's clock."""
     batches: list[CachedBatch]
     """At most five, the oldest first."""
-    duplicates_in_window: int
-    duplicates_below_window: int
+    duplicates_in_window: Annotated[int, From("in_window")]
+    duplicates_below_window: Annotated[int, From("below_window")]
     last_duplicate_ms: int
     refused: list[Refused]
 
@@ -97,9 +89,7 @@ class PartitionProblem(TypedDict):
     message: str
 
 
-class Producers(OfCluster, Listed):
-    """A page of producers."""
-
+class Producers(Listed):
     cluster_id: str
     node_id: int
     rows: list[Producer]
@@ -107,35 +97,28 @@ class Producers(OfCluster, Listed):
 
 
 class ProducersAsked(Listing, frozen=True, kw_only=True):
-    """Which producers are shown."""
-
     topic: Annotated[str | None, Meta(description="Only of this topic.")] = None
-    partition: Annotated[_Partition | None, Meta(description="Only of this partition.")] = None
-    producer_id: Annotated[_ProducerId | None, Meta(description="Only this producer.")] = None
+    partition: Annotated[PartitionNumber | None, Meta(description="Only of this partition.")] = None
+    producer_id: Annotated[ProducerId | None, Meta(description="Only this producer.")] = None
     is_troubled: Annotated[bool, Meta(description="Only those with duplicates or refusals.")] = False
 
 
-def listed(services: Services, may_read: Callable[[str], bool], asked: ProducersAsked) -> Steps[Producers]:
-    """The producers of the topics that the caller may read, from number `offset` on.
-
-    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) for a topic or a partition that does not exist.
-    """
-    pace = Pace()
+@route("GET", "/producers", needs=READ_TOPIC, spread=listing(itemgetter("topic", "partition"), "problems"))
+def producers(console: Console, caller: Caller, asked: ProducersAsked) -> Steps[Producers]:
+    """The producers of partitions, with their cached batches, duplicates and refusals."""
+    services, pace = console.services, Pace()
     noted: dict[Place, dict[int, ProducerOutcome]] = {}
     for place, producer_id, outcome in services.producer_outcomes.latest():
         noted.setdefault(place, {})[producer_id] = outcome
     rows: list[Producer] = []
     problems: list[PartitionProblem] = []
     total = 0
-    for topic, index in (yield from _partitions(services, may_read, asked, noted)):
-        if _is_elsewhere(services, topic, index):
-            continue
+    for topic, index in (yield from _partitions(services, caller, asked, noted)):
         try:
             replica = services.replica(topic, index)
         except ApiError as error:
-            problems.append(
-                {"topic": topic, "partition": index, "code": error.code.name, "message": error.message}
-            )
+            known = {"topic": topic, "partition": index}
+            problems.append(row_of(PartitionProblem, known, error))
         else:
             outcomes = noted.get(Place(replica.topic_id, index), {})
             skipped, room = max(asked.offset - total, 0), asked.limit - len(rows)
@@ -144,57 +127,38 @@ def listed(services: Services, may_read: Callable[[str], bool], asked: Producers
             rows += found
         if pace.spent():
             yield
-    return {
-        "cluster_id": services.catalog.cluster_id,
-        "node_id": services.node_id,
-        "total": total,
-        "offset": asked.offset,
-        "limit": asked.limit,
-        "rows": rows,
-        "problems": problems[:_MOST_PROBLEMS],
-    }
-
-
-def _is_elsewhere(services: Services, topic: str, index: int) -> bool:
-    """Whether another broker leads a partition, and shows its producers."""
-    known = services.catalog.topic(topic)
-    if known is None or not known.has_partition(index):
-        return False
-    return known.partitions[index].leader_id not in (services.node_id, NO_LEADER)
+    listed = {"total": total, "rows": rows, "problems": problems[:_MOST_PROBLEMS]}
+    return row_of(Producers, listed, asked, services, services.catalog)
 
 
 def _partitions(
-    services: Services, may_read: Callable[[str], bool], wanted: ProducersAsked, noted: Collection[Place]
+    services: Services, caller: Caller, wanted: ProducersAsked, noted: Collection[Place]
 ) -> Steps[list[tuple[str, int]]]:
-    """Those that are asked for; of all topics, those that have producers, or are offline."""
+    """Those that are asked for and that no other broker leads; of all topics, those that have producers, or
+    are offline. Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) for one that does not exist."""
     pace = Pace(CHECKS_PER_STEP)
     if wanted.topic is None:
-        found: dict[str, list[int]] = {}
-        for (topic, index), replica in list(services.replicas.items()):
-            if (
-                len(replica.log.producers)
-                or not replica.is_running
-                or (noted and Place(replica.topic_id, index) in noted)
-            ):
-                found.setdefault(topic, []).append(index)
+        found = []
+        for place, replica in list(services.replicas.items()):
+            is_noted = noted and Place(replica.topic_id, replica.partition) in noted
+            if len(replica.log.producers) or not replica.is_running or is_noted:
+                found.append(place)
             if pace.spent():
                 yield
     else:
-        known = services.catalog.topic(wanted.topic)
-        if known is None:
-            message = f"there is no topic {wanted.topic!r}"
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-        found = {known.name: list(range(len(known.partitions)))}
+        known = existing_topic(services, wanted.topic)
         if wanted.partition is not None and not known.has_partition(wanted.partition):
             message = f"topic {wanted.topic!r} has partitions 0 to {len(known.partitions) - 1}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    return [
-        (topic, index)
-        for topic in sorted(found)
-        if may_read(topic)
-        for index in sorted(found[topic])
-        if wanted.partition in (None, index)
-    ]
+        found = [(known.name, index) for index in range(len(known.partitions))]
+
+    def is_shown(topic: str, index: int) -> bool:
+        held = services.catalog.topic(topic)
+        leader_id = held.partitions[index].leader_id if held and held.has_partition(index) else NO_LEADER
+        is_here = leader_id in (services.node_id, NO_LEADER)
+        return is_here and wanted.partition in (None, index) and caller.may(READ_TOPIC, topic)
+
+    return [place for place in sorted(found) if is_shown(*place)]
 
 
 def _of_partition(
@@ -206,7 +170,30 @@ def _of_partition(
     room: int,
 ) -> Steps[tuple[int, list[Producer]]]:
     """How many rows a partition has, and at most `room` of them, after `skipped`."""
-    states = replica.log.producers
+    states, now_ms = replica.log.producers, services.clock_ms()
+
+    def batch(held: table.CachedBatch) -> CachedBatch:
+        base_sequence = decrement_sequence(held.last_sequence, held.offset_delta)
+        return row_of(CachedBatch, held, base_sequence=base_sequence)
+
+    def row(producer_id: int, entry: ProducerEntry | None) -> Producer:
+        is_known, outcome = entry is not None, outcomes.get(producer_id, _NOTHING)
+        if entry is None:
+            epochs = (each.producer_epoch for each in outcome.refused.values())
+            epoch = max(epochs, default=NO_PRODUCER_EPOCH)
+            entry = ProducerEntry(producer_id, epoch, _NO_COORDINATOR_EPOCH, NO_OFFSET, NO_TIMESTAMP, ())
+        refused = outcome.refused.items()
+        return row_of(
+            *(Producer, entry, replica, outcome),
+            next_sequence=increment_sequence(entry.last_sequence, 1) if entry.batches else NO_SEQUENCE,
+            is_known=is_known,
+            last_append_ms=now_ms - replica.log.idle_ms(entry, now_ms) if is_known else NO_TIMESTAMP,
+            batches=[batch(each) for each in entry.batches],
+            refused=[
+                row_of(Refused, {"code": code, "error_code": int(code)}, each) for code, each in refused
+            ],
+        )
+
     has_all = False
     if wanted.producer_id is not None:
         is_known = states.entry(wanted.producer_id) is not None and not wanted.is_troubled
@@ -224,100 +211,4 @@ def _of_partition(
         finally:
             states.thaw()
         shown += [(entry.producer_id, entry) for entry in known]
-    rows = [_row(services, replica, *each, outcomes.get(each[0], _NOTHING)) for each in shown]
-    return len(ids) + has_all * len(states), rows
-
-
-def _row(
-    services: Services,
-    replica: Replica,
-    producer_id: int,
-    entry: ProducerEntry | None,
-    outcome: ProducerOutcome,
-) -> Producer:
-    is_known = entry is not None
-    if entry is None:
-        epoch = max((each.producer_epoch for each in outcome.refused.values()), default=NO_PRODUCER_EPOCH)
-        entry = ProducerEntry(producer_id, epoch, _NO_COORDINATOR_EPOCH, NO_OFFSET, NO_TIMESTAMP, ())
-    now_ms = services.clock_ms()
-    return {
-        "topic": replica.topic,
-        "partition": replica.partition,
-        "producer_id": producer_id,
-        "producer_epoch": entry.producer_epoch,
-        "last_sequence": entry.last_sequence,
-        "next_sequence": increment_sequence(entry.last_sequence, 1) if entry.batches else NO_SEQUENCE,
-        "last_timestamp": entry.last_timestamp,
-        "coordinator_epoch": entry.coordinator_epoch,
-        "current_txn_start_offset": entry.current_txn_start_offset,
-        "is_known": is_known,
-        "last_append_ms": now_ms - replica.log.idle_ms(entry, now_ms) if is_known else NO_TIMESTAMP,
-        "batches": [_batch(batch) for batch in entry.batches],
-        "duplicates_in_window": outcome.in_window,
-        "duplicates_below_window": outcome.below_window,
-        "last_duplicate_ms": outcome.last_duplicate_ms,
-        "refused": [
-            {
-                "code": code.name,
-                "error_code": int(code),
-                "batches": refused.batches,
-                "producer_epoch": refused.producer_epoch,
-                "last_ms": refused.last_ms,
-                "message": refused.message,
-            }
-            for code, refused in outcome.refused.items()
-        ],
-    }
-
-
-def _batch(batch: table.CachedBatch) -> CachedBatch:
-    return {
-        "base_sequence": decrement_sequence(batch.last_sequence, batch.offset_delta),
-        "last_sequence": batch.last_sequence,
-        "base_offset": batch.base_offset,
-        "last_offset": batch.last_offset,
-        "timestamp": batch.timestamp,
-    }
-
-
-class HistoryAsked(Parameters, frozen=True, kw_only=True):
-    """Which producer's history is shown, in which partition."""
-
-    topic: str
-    partition: _Partition
-    producer_id: _ProducerId
-
-
-@route("GET", "/producers", needs=_READ, spread=listing(itemgetter("topic", "partition"), "problems"))
-def _producers(console: Console, caller: Caller, asked: ProducersAsked) -> Steps[Producers]:
-    """The producers of partitions, with their cached batches, duplicates and refusals."""
-    return listed(console.services, partial(caller.may, READ_TOPIC), asked)
-
-
-@route(
-    "GET",
-    "/topics/{topic}/partitions/{partition}/producers/{producer_id}/history",
-    needs=_READ,
-    stream=EVENT_STREAM,
-    spread=OF_LEADER,
-)
-async def _history(
-    console: Console, caller: Caller, asked: HistoryAsked
-) -> AsyncGenerator[HistoryPiece, None]:
-    """The history of a producer in a partition, checked by the rules of log verification, in pieces."""
-    services = console.services
-    replica = services.replica(asked.topic, asked.partition)
-    return history(console.records.reader, replica, asked.producer_id, services.catalog.next_producer_id)
-
-
-PAGES: Final[Sequence[Page]] = (
-    page(
-        "/topics/{topic}/producers",
-        "Producers of a topic",
-        "producers",
-        topic=one_topic,
-        producers=_producers,
-    ),
-    page("/producers", "Producers", "producers", producers=_producers),
-    page("/producers/{topic}/{partition}/{producer_id}", "Producer", "producer", producers=_producers),
-)
+    return len(ids) + has_all * len(states), [row(*each) for each in shown]

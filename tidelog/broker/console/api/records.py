@@ -1,6 +1,6 @@
 """Records: browsed, searched, followed, downloaded and produced.
 
-Owns the routes and pages of records, and how their parameters become a place and a reading.
+Owns the routes of records, and how their parameters become a place and a reading.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict
@@ -17,27 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from tidelog.broker.console.answering import values_of_cluster
-from tidelog.broker.console.api.topics import TopicName, existing_topic, one_topic
+from tidelog.broker.console.api.topics import existing_topic
 from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.others import all_of, leader
 from tidelog.broker.console.records.csv_rows import CSV_HEAD, csv_rows
 from tidelog.broker.console.records.filters import MOST_FILTER_BYTES, Filter
-from tidelog.broker.console.records.rows import RecordRow
-from tidelog.broker.console.records.shown_values import Format
-from tidelog.broker.console.route import (
-    CSV,
-    EVENT_STREAM,
-    JSON_LINES,
-    MOST_ROWS,
-    Console,
-    Page,
-    Parameters,
-    page,
-    route,
-)
-from tidelog.broker.console.spread import OF_LEADER, Spread
-from tidelog.broker.console.views.records import (
+from tidelog.broker.console.records.reading import (
     MOST_POSITIONS_CHARACTERS,
     BatchRows,
     Followed,
@@ -46,6 +31,18 @@ from tidelog.broker.console.views.records import (
     RecordRows,
     Searched,
     merged,
+)
+from tidelog.broker.console.records.rows import RecordRow
+from tidelog.broker.console.records.shown_values import Format
+from tidelog.broker.console.route import CSV, EVENT_STREAM, JSON_LINES, OF_LEADER, Console, Spread, route
+from tidelog.broker.console.shapes import (
+    INT64,
+    MOST_ROWS,
+    Offset,
+    OfTopic,
+    PartitionNumber,
+    TopicName,
+    row_of,
 )
 from tidelog.broker.security.required_access import READ_TOPIC, WRITE_TOPIC, whole
 from tidelog.broker.storage.log_types import READ_COMMITTED
@@ -61,14 +58,10 @@ if TYPE_CHECKING:
 
 _ACKS_ALL: Final = -1
 _TIMEOUT_MS: Final = 30_000
-_INT32: Final = 2**31 - 1
-_INT64: Final = 2**63 - 1
-PartitionNumber = Annotated[int, Meta(ge=0, le=_INT32, description="Number of a partition.")]
-Offset = Annotated[int, Meta(ge=0, le=_INT64, description="Offset of the first record.")]
-Limit = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most records.")]
+Limit = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most rows.")]
 Condition = Annotated[str, Meta(max_length=MOST_FILTER_BYTES)]
 Encoding = Literal["text", "base64", "hex"]
-_NEEDS: Final = whole(READ_TOPIC, field="topic")
+_TIMES: Final = "2026-11-26T18:00:00Z, or milliseconds since the epoch"
 _TOPIC: Final = "/topics/{topic}"
 _PARTITION: Final = f"{_TOPIC}/partitions/{{partition}}"
 _OF_ONE: Final = Spread(
@@ -78,51 +71,33 @@ _OF_ONE: Final = Spread(
 )
 
 
-class Conditions(Parameters, frozen=True, kw_only=True):
+class Conditions(OfTopic, frozen=True, kw_only=True):
     """Which records of a topic, and how they are shown."""
 
-    topic: TopicName
     partitions: Annotated[tuple[PartitionNumber, ...], Meta(description="Only these; else all.")] = ()
     offset: Offset | None = None
-    time: Annotated[
-        str,
-        Meta(
-            max_length=64,
-            description="Begin with the first record that is not older: 2026-11-26T18:00:00Z, or "
-            "milliseconds since the epoch.",
-        ),
-    ] = ""
+    time: Annotated[str, Meta(max_length=64, description=f"Begin at this time: {_TIMES}.")] = ""
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     key_format: Format = Format.AUTO
     value_format: Format = Format.AUTO
     key: Annotated[Condition, Meta(description="Only records with this key.")] | None = None
-    header: Annotated[
-        Condition, Meta(description="Only records with this header: `name`, or `name=value`.")
-    ] = ""
-    text: Annotated[
-        Condition, Meta(description="Only records with this text in the key, the value or a header.")
-    ] = ""
-    json: Annotated[
-        Condition,
-        Meta(description="Only records whose value is JSON for which this JMESPath expression is true."),
-    ] = ""
+    header: Annotated[Condition, Meta(description="Only with this header: `name`, or `name=value`.")] = ""
+    text: Annotated[Condition, Meta(description="Only with this text in the key, value or a header.")] = ""
+    json: Annotated[Condition, Meta(description="Only JSON values for which this is true in JMESPath.")] = ""
 
     def wanted(self, services: Services) -> Sequence[int]:
         """The partitions. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION."""
-        topic = existing_topic(services, self.topic)
+        count = len(existing_topic(services, self.topic).partitions)
         for partition in self.partitions:
-            if not topic.has_partition(partition):
-                message = (
-                    f"{self.topic} has {len(topic.partitions)} partitions, and none with number {partition}"
-                )
+            if partition >= count:
+                message = f"{self.topic} has {count} partitions, and none with number {partition}"
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-        return list(dict.fromkeys(self.partitions)) or range(len(topic.partitions))
+        return list(dict.fromkeys(self.partitions)) or range(count)
 
     def place(self) -> Place:
         """Raises ApiError."""
         if self.offset is not None and (self.time or len(self.partitions) != 1):
-            message = "an offset needs one partition, and no time"
-            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+            raise ApiError(ErrorCode.INVALID_REQUEST, "an offset needs one partition, and no time")
         return Place(self.offset, _milliseconds(self.time) if self.time else None)
 
     def reading(self) -> Reading:
@@ -158,28 +133,25 @@ class ReadPage(ReadSome, frozen=True, kw_only=True):
 
 
 class Download(Conditions, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=_INT64, description="Of each partition.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=INT64, description="Of each partition.")] | None = None
 
 
-class ReadOne(Parameters, frozen=True, kw_only=True):
-    topic: TopicName
+class ReadOne(OfTopic, frozen=True, kw_only=True):
     partition: PartitionNumber
     offset: Offset
     key_format: Format = Format.AUTO
     value_format: Format = Format.AUTO
 
 
-class ReadBatches(Parameters, frozen=True, kw_only=True):
-    topic: TopicName
+class ReadBatches(OfTopic, frozen=True, kw_only=True):
     partition: PartitionNumber
     offset: Offset | None = None
-    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most batches.")] = 50
+    limit: Limit = 50
 
 
-class NewRecord(Parameters, frozen=True, kw_only=True):
+class NewRecord(OfTopic, frozen=True, kw_only=True):
     """A record. Without a partition its key chooses one as in Kafka's clients, without a key chance does."""
 
-    topic: TopicName
     partition: PartitionNumber | None = None
     key: str | None = None
     key_encoding: Encoding = "text"
@@ -194,8 +166,6 @@ class Resent(ReadOne, frozen=True, kw_only=True):
 
 
 class Produced(TypedDict):
-    """Where a record is stored, durably."""
-
     topic: str
     partition: int
     offset: int
@@ -222,12 +192,9 @@ def _joined(_: Services, answers: Mapping[int, RecordRows], asked: ReadPage) -> 
         lists.setdefault(row["partition"], []).append(row)
     positions = [each for answer in answers.values() for each in answer["positions"]]
     is_complete = all(answer["is_complete"] for answer in answers.values())
-    newest_first = asked.place() == Place()
-    return merged(
-        *(asked.topic, lists.values(), positions, asked.limit),
-        is_complete=is_complete,
-        newest_first=newest_first,
-    )
+    is_newest = asked.place() == Place()
+    found = lists.values()
+    return merged(asked.topic, found, positions, asked.limit, is_complete=is_complete, newest_first=is_newest)
 
 
 def _reading(console: Console, caller: Caller, asked: Conditions) -> Reading:
@@ -235,40 +202,35 @@ def _reading(console: Console, caller: Caller, asked: Conditions) -> Reading:
     return asked.reading()._replace(masks=partial(console.records.masks, asked.topic, caller))
 
 
-@route("GET", f"{_TOPIC}/records", needs=_NEEDS, spread=Spread(join=_joined))
-async def _records(console: Console, caller: Caller, asked: ReadPage) -> RecordRows:
+@route("GET", f"{_TOPIC}/records", needs=READ_TOPIC, spread=Spread(join=_joined))
+async def records(console: Console, caller: Caller, asked: ReadPage) -> RecordRows:
     """The newest records of a topic, merged by time; with an offset or a time those from there on, oldest
     first."""
     reading, place = _reading(console, caller, asked), asked.place()
-    offsets = _led_here(console.services, asked.topic, asked.offsets(console.services))
-    return await console.records.page(asked.topic, offsets, place, asked.limit, reading)
-
-
-def _led_here(services: Services, topic: str, offsets: dict[int, int | None]) -> dict[int, int | None]:
-    """Those of the partitions that this broker leads."""
-    known = existing_topic(services, topic).partitions
-    return {
+    known = existing_topic(console.services, asked.topic).partitions
+    led_here = {
         each: offset
-        for each, offset in offsets.items()
-        if each < len(known) and known[each].leader_id == services.node_id
+        for each, offset in asked.offsets(console.services).items()
+        if each < len(known) and known[each].leader_id == console.services.node_id
     }
+    return await console.records.page(asked.topic, led_here, place, asked.limit, reading)
 
 
-@route("GET", f"{_PARTITION}/records/{{offset}}", needs=_NEEDS, spread=OF_LEADER)
-async def _record(console: Console, caller: Caller, asked: ReadOne) -> RecordRow:
+@route("GET", f"{_PARTITION}/records/{{offset}}", needs=READ_TOPIC, spread=OF_LEADER)
+async def record(console: Console, caller: Caller, asked: ReadOne) -> RecordRow:
     """One record."""
     masks = partial(console.records.masks, asked.topic, caller)
     reading = Reading(key_format=asked.key_format, value_format=asked.value_format, masks=masks)
     return await console.records.record(asked.topic, asked.partition, asked.offset, reading)
 
 
-@route("GET", f"{_PARTITION}/batches", needs=_NEEDS, spread=OF_LEADER)
-async def _batches(console: Console, caller: Caller, asked: ReadBatches) -> BatchRows:
+@route("GET", f"{_PARTITION}/batches", needs=READ_TOPIC, spread=OF_LEADER)
+async def batches(console: Console, caller: Caller, asked: ReadBatches) -> BatchRows:
     """Batches from an offset on, with their producers, sequences and transactions."""
     return await console.records.batches(asked.topic, asked.partition, asked.offset, asked.limit)
 
 
-@route("GET", f"{_TOPIC}/search", needs=_NEEDS, stream=EVENT_STREAM)
+@route("GET", f"{_TOPIC}/search", needs=READ_TOPIC, stream=EVENT_STREAM)
 def search_route(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Found, None]:
     """Search partitions of a topic, one after the other, from an offset or a time (else their starts) to
     their ends. A visitor's next search ends the one before."""
@@ -283,21 +245,15 @@ def search_route(console: Console, caller: Caller, asked: ReadSome) -> AsyncGene
 async def _found(
     console: Console, caller: Caller, asked: ReadSome, partitions: Sequence[int]
 ) -> AsyncGenerator[Found, None]:
-    nothing: Searched = {"rows": [], "begin_offset": 0, "offset": 0, "end_offset": 0, "size_bytes": 0}
-    found: Found = {
-        **nothing,
-        "partition": partitions[0],
-        "partitions": len(partitions),
-        "not_served": 0,
-        "found": 0,
-        "state": "searching",
-    }
+    nothing = dict.fromkeys(("begin_offset", "offset", "end_offset", "size_bytes", "not_served", "found"), 0)
+    began = {"rows": [], "partition": partitions[0], "partitions": len(partitions), "state": "searching"}
+    found = row_of(Found, nothing, began)
     piece: Searched
     with console.records.only_search(f"{caller.user} {caller.host}") as is_newest:
         for partition in partitions:
             part = replace(asked, partitions=(partition,), limit=asked.limit - found["found"])
             try:
-                async with aclosing(await values_of_cluster(console, search_here, caller, part)) as pieces:
+                async with aclosing(await search_here.values(console, caller, part)) as pieces:
                     async for piece in pieces:
                         if not is_newest():
                             yield {**found, "rows": [], "state": "replaced"}
@@ -316,7 +272,7 @@ async def _found(
         yield {**found, "rows": [], "state": "done"}
 
 
-@route("GET", "/search", needs=_NEEDS, stream=EVENT_STREAM, spread=_OF_ONE, is_public=False)
+@route("GET", "/search", needs=READ_TOPIC, stream=EVENT_STREAM, spread=_OF_ONE, is_public=False)
 def search_here(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Searched, None]:
     """Search a partition."""
     return console.records.search(
@@ -324,50 +280,30 @@ def search_here(console: Console, caller: Caller, asked: ReadSome) -> AsyncGener
     )
 
 
-def _by_leader(services: Services, topic: str, partitions: Iterable[int]) -> tuple[dict[int, list[int]], int]:
-    """The partitions of each broker that leads some of them, and the number of those that nobody leads."""
-    by_broker: dict[int, list[int]] = {}
-    not_served = 0
-    for partition in partitions:
-        try:
-            by_broker.setdefault(leader(services, topic, partition), []).append(partition)
-        except ApiError:
-            not_served += 1
-    return by_broker, not_served
-
-
-@route("GET", f"{_TOPIC}/live", needs=_NEEDS, stream=EVENT_STREAM)
-async def _live(console: Console, caller: Caller, asked: Conditions) -> AsyncGenerator[Followed, None]:
+@route("GET", f"{_TOPIC}/live", needs=READ_TOPIC, stream=EVENT_STREAM)
+async def live(console: Console, caller: Caller, asked: Conditions) -> AsyncGenerator[Followed, None]:
     """Follow partitions of a topic."""
-    reading = _reading(console, caller, asked)
-    by_broker, _ = _by_leader(console.services, asked.topic, asked.wanted(console.services))
-    streams = []
-    for node_id, led in by_broker.items():
-        if node_id == console.services.node_id:
-            for partition in led:
-                console.services.replica(asked.topic, partition)
-            streams.append(console.records.follow(asked.topic, led, reading))
-        else:
-            part = replace(asked, partitions=tuple(led))
-            streams.append(await console.others.stream(node_id, caller, follow_here, part))
+    _reading(console, caller, asked)  # It is refused before the first value.
+    by_broker: dict[int, list[int]] = {}
+    for partition in asked.wanted(console.services):
+        with suppress(ApiError):  # What nobody leads has nothing to follow.
+            node_id = leader(console.services, asked.topic, partition)
+            by_broker.setdefault(node_id, []).append(partition)
+    parts = {node_id: replace(asked, partitions=tuple(led)) for node_id, led in by_broker.items()}
+    streams = [await follow_here.values_of(node_id, console, caller, part) for node_id, part in parts.items()]
     return all_of(streams)
 
 
-@route("GET", "/live", is_public=False, needs=_NEEDS, stream=EVENT_STREAM)
+@route("GET", "/live", is_public=False, needs=READ_TOPIC, stream=EVENT_STREAM)
 def follow_here(console: Console, caller: Caller, asked: Conditions) -> AsyncGenerator[Followed, None]:
     """Follow partitions that this broker leads."""
+    for partition in asked.partitions:
+        console.services.replica(asked.topic, partition)
     return console.records.follow(asked.topic, asked.partitions, _reading(console, caller, asked))
 
 
-@route(
-    "GET",
-    f"{_TOPIC}/download",
-    needs=_NEEDS,
-    stream=JSON_LINES,
-    answer=RecordFields,
-    spread=_OF_ONE,
-)
-def _download(console: Console, caller: Caller, asked: Download) -> AsyncGenerator[bytes, None]:
+@route("GET", f"{_TOPIC}/download", needs=READ_TOPIC, stream=JSON_LINES, answer=RecordFields, spread=_OF_ONE)
+def download(console: Console, caller: Caller, asked: Download) -> AsyncGenerator[bytes, None]:
     """Records from an offset or a time (else the start) to the end, each as `tidelog consume --json` prints
     it: one partition after the other."""
     partitions, place = asked.wanted(console.services), asked.place()
@@ -379,17 +315,17 @@ def _download(console: Console, caller: Caller, asked: Download) -> AsyncGenerat
     async def of_each() -> AsyncGenerator[bytes, None]:
         for partition in partitions:
             part = replace(asked, partitions=(partition,))
-            async with aclosing(await values_of_cluster(console, _download, caller, part)) as lines:
+            async with aclosing(await download.values(console, caller, part)) as lines:
                 async for line in lines:
                     yield line
 
     return of_each()
 
 
-@route("GET", f"{_TOPIC}/download/csv", needs=_NEEDS, stream=CSV, answer=str)
-async def _download_csv(console: Console, caller: Caller, asked: Download) -> AsyncGenerator[bytes, None]:
+@route("GET", f"{_TOPIC}/download/csv", needs=READ_TOPIC, stream=CSV, answer=str)
+async def download_csv(console: Console, caller: Caller, asked: Download) -> AsyncGenerator[bytes, None]:
     """The same as a table. A cell that a spreadsheet would read as a formula begins with an apostrophe."""
-    lines = await values_of_cluster(console, _download, caller, asked)
+    lines = await download.values(console, caller, asked)
 
     async def rows() -> AsyncGenerator[bytes, None]:
         yield CSV_HEAD
@@ -400,8 +336,8 @@ async def _download_csv(console: Console, caller: Caller, asked: Download) -> As
     return rows()
 
 
-@route("POST", "/topics/{topic}/records", needs=whole(WRITE_TOPIC, field="topic"), logged=("partition",))
-async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produced:
+@route("POST", "/topics/{topic}/records", needs=WRITE_TOPIC, logged=("partition",))
+async def produce(console: Console, caller: Caller, asked: NewRecord) -> Produced:
     """Produce a record. It is durable when the request is answered."""
     services = console.services
     topic = existing_topic(services, asked.topic)
@@ -421,7 +357,7 @@ async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produc
     node_id = leader(services, topic.name, partition)
     if node_id != services.node_id:
         chosen = replace(asked, partition=partition)
-        produced: Produced = await console.others.ask(node_id, caller, _produce, chosen)
+        produced: Produced = await console.others.ask(node_id, caller, produce, chosen)
         return produced
     topics = [(topic.topic_id, [(partition, builder.build())])]
     answer = await caller.request(ApiKey.PRODUCE, ProduceRequest(None, _ACKS_ALL, _TIMEOUT_MS, topics))
@@ -433,21 +369,21 @@ async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produc
 @route(
     "POST",
     f"{_PARTITION}/records/{{offset}}/resend",
-    needs=(_NEEDS, whole(WRITE_TOPIC, field="to_topic")),
+    needs=(READ_TOPIC, whole(WRITE_TOPIC, field="to_topic")),
     logged=("to_topic",),
 )
-async def _resend(console: Console, caller: Caller, asked: Resent) -> Produced:
+async def resend(console: Console, caller: Caller, asked: Resent) -> Produced:
     """Produce a copy of a record to a topic, to the partition that its key chooses."""
     if console.records.masks(asked.topic, caller) is not None:
         message = f"parts of the records of {asked.topic} are masked for you: a copy would lack them"
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
     read = Download(topic=asked.topic, partitions=(asked.partition,), offset=asked.offset, limit=1)
-    async with aclosing(await values_of_cluster(console, _download, caller, read)) as lines:
+    async with aclosing(await download.values(console, caller, read)) as lines:
         async for line in lines:
             fields = json.loads(line)
             if fields["offset"] == asked.offset:
                 record = record_of(fields)
-                return await _produce.handle(  # type: ignore[no-any-return]
+                return await produce.handle(  # type: ignore[no-any-return]
                     console,
                     caller,
                     NewRecord(
@@ -460,8 +396,7 @@ async def _resend(console: Console, caller: Caller, asked: Resent) -> Produced:
                         headers_encoding="base64",
                     ),
                 )
-    message = f"no record at offset {asked.offset} can be read"
-    raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+    raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no record at offset {asked.offset} can be read")
 
 
 def _base64(data: bytes | None) -> str | None:
@@ -488,28 +423,4 @@ def _milliseconds(text: str) -> int:
         at = datetime.fromisoformat(text)
         return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"time: expected 2026-11-26T18:00:00Z, or milliseconds since the epoch, got {text!a}",
-        ) from None
-
-
-_OF_TOPIC: Final = "/topics/{topic}"
-PAGES: Final[Sequence[Page]] = (
-    page(_OF_TOPIC, "Messages", "messages", topic=one_topic, records=_records),
-    page(f"{_OF_TOPIC}/produce", "Produce", "produce", topic=one_topic),
-    page(
-        f"{_OF_TOPIC}/partitions/{{partition}}/batches",
-        "Batches",
-        "batches",
-        topic=one_topic,
-        batches=_batches,
-    ),
-    page(
-        f"{_OF_TOPIC}/partitions/{{partition}}/records/{{offset}}",
-        "Record",
-        "record",
-        topic=one_topic,
-        record=_record,
-    ),
-)
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"time: expected {_TIMES}, got {text!a}") from None

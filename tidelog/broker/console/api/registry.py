@@ -1,14 +1,11 @@
 """The schema registry of the console: its subjects, their versions, and what differs between two of them.
 
-Owns the routes and pages, which are shown where `console.schema.registry.url` is set. They need DESCRIBE on
-the cluster: a subject is no resource of Kafka.
+Owns the routes. They need DESCRIBE on the cluster: a subject is no resource of Kafka.
 """
-
-from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import unified_diff
 from typing import Annotated, Final, TypedDict
@@ -16,15 +13,14 @@ from typing import Annotated, Final, TypedDict
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.route import Console, Listing, Page, Parameters, page, route
-from tidelog.broker.console.views.of_cluster import Listed
-from tidelog.broker.security.required_access import DESCRIBE_CLUSTER, whole
+from tidelog.broker.console.route import Console, route
+from tidelog.broker.console.shapes import INT32, From, Listed, Listing, Parameters, part_of, row_of
+from tidelog.broker.security.required_access import DESCRIBE_CLUSTER
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.schemas.registry import PROTOBUF, RegistryError, SchemaRegistry, SubjectVersion
+from tidelog.schemas.registry import PROTOBUF, RegistryError, SubjectVersion
 
-_NEEDS: Final = whole(DESCRIBE_CLUSTER)
 _MOST_COMPARED_LINES: Final = 5_000
-_Version = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_Version = Annotated[int, Meta(ge=1, le=INT32)]
 
 
 class SubjectsAsked(Listing, frozen=True, kw_only=True):
@@ -38,25 +34,19 @@ class SubjectAsked(Parameters, frozen=True, kw_only=True):
 
 
 class SubjectRow(TypedDict):
-    """A subject of the registry."""
-
     subject: str
 
 
 class Subjects(Listed):
-    """Subjects, in the order of their names."""
-
     is_enabled: bool
     """Whether the console has a registry."""
     rows: list[SubjectRow]
 
 
 class Subject(TypedDict):
-    """One version of a subject, and how it differs from another one."""
-
     subject: str
     versions: list[int]
-    version: int
+    version: Annotated[int, From("number")]
     schema_id: int
     type: str
     text: str
@@ -64,14 +54,6 @@ class Subject(TypedDict):
     """Null: there is no other one."""
     difference: list[str]
     """Lines of a unified difference, from `against` to `version`."""
-
-
-def _registry(console: Console) -> SchemaRegistry:
-    """Raises ApiError."""
-    if console.records.registry is None:
-        message = "this console has no schema registry: set console.schema.registry.url"
-        raise ApiError(ErrorCode.INVALID_REQUEST, message)
-    return console.records.registry
 
 
 @contextmanager
@@ -83,27 +65,23 @@ def _refusals() -> Iterator[None]:
         raise ApiError(code, str(error)) from None
 
 
-@route("GET", "/registry", needs=_NEEDS)
-async def subjects_route(console: Console, caller: Caller, asked: SubjectsAsked) -> Subjects:
-    """The subjects of the schema registry."""
+@route("GET", "/registry", needs=DESCRIBE_CLUSTER)
+async def subjects(console: Console, caller: Caller, asked: SubjectsAsked) -> Subjects:
+    """The subjects of the schema registry, in the order of their names."""
     registry = console.records.registry
     with _refusals():
-        subjects = [] if registry is None else await registry.subjects()
-    found = [each for each in subjects if asked.search in each]
-    rows: list[SubjectRow] = [{"subject": each} for each in found[asked.offset : asked.offset + asked.limit]]
-    return {
-        "is_enabled": registry is not None,
-        "total": len(found),
-        "offset": asked.offset,
-        "limit": asked.limit,
-        "rows": rows,
-    }
+        held = [] if registry is None else await registry.subjects()
+    found = [each for each in held if asked.search in each]
+    return part_of(Subjects, found, asked, lambda each: {"subject": each}, is_enabled=registry is not None)
 
 
-@route("GET", "/registry/subject", needs=_NEEDS)
-async def _subject(console: Console, caller: Caller, asked: SubjectAsked) -> Subject:
+@route("GET", "/registry/subject", needs=DESCRIBE_CLUSTER)
+async def subject(console: Console, caller: Caller, asked: SubjectAsked) -> Subject:
     """A version of a subject, and what differs from another version."""
-    registry = _registry(console)
+    registry = console.records.registry
+    if registry is None:
+        message = "this console has no schema registry: set console.schema.registry.url"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
     with _refusals():
         versions = await registry.versions(asked.subject)
         number = asked.version or max(versions, default=1)
@@ -111,16 +89,8 @@ async def _subject(console: Console, caller: Caller, asked: SubjectAsked) -> Sub
         shown = await registry.version(asked.subject, number)
         other = None if against is None else await registry.version(asked.subject, against)
     difference = [] if other is None else await asyncio.to_thread(_difference, other, shown)
-    return {
-        "subject": asked.subject,
-        "versions": versions,
-        "version": number,
-        "schema_id": shown.schema_id,
-        "type": shown.type,
-        "text": _text(shown),
-        "against": against,
-        "difference": difference,
-    }
+    found = {"versions": versions, "against": against, "difference": difference}
+    return row_of(Subject, found, shown, subject=asked.subject, text=_text(shown))
 
 
 def _difference(old: SubjectVersion, new: SubjectVersion) -> list[str]:
@@ -138,13 +108,3 @@ def _text(version: SubjectVersion) -> str:
         return json.dumps(json.loads(version.text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return version.text
-
-
-def _has_registry(console: Console) -> bool:
-    return console.records.registry is not None
-
-
-PAGES: Final[Sequence[Page]] = (
-    page("/registry", "Schemas", "registry", is_shown=_has_registry, subjects=subjects_route),
-    page("/registry/subject", "Schema", "subject", is_detail=True, subject=_subject),
-)

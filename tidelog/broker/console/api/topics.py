@@ -1,14 +1,14 @@
 """Topics: listed, described, created, changed and deleted.
 
-Owns the routes and pages of topics. Changes are requests to the handlers of Kafka's APIs. Numbers of a
-partition are those of this broker's replica; a partition that another broker leads has none, until the
-answers of the brokers are joined. Invariant: what a caller may not DESCRIBE is left out or does not exist.
+Owns the routes of topics. Changes are requests to the handlers of Kafka's APIs. Numbers of a partition are
+those of this broker's replica; a partition that another broker leads has none, until the answers of the
+brokers are joined. Invariant: what a caller may not DESCRIBE is left out or does not exist.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from operator import itemgetter
@@ -17,21 +17,34 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 from msgspec import Meta, field
 
 from tidelog.broker.cluster.catalog import NO_LEADER, Topic
-from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.records.stepwise_reading import start_of
-from tidelog.broker.console.route import Console, Listing, Page, Parameters, page, route
-from tidelog.broker.console.spread import MOST_JOINED_ROWS, Spread
-from tidelog.broker.console.views.of_cluster import Listed, OfCluster
+from tidelog.broker.console.route import ALL, MOST_JOINED_ROWS, Console, Spread, route
+from tidelog.broker.console.shapes import (
+    INT32,
+    INT64,
+    From,
+    Listing,
+    OfCluster,
+    OfTopic,
+    Parameters,
+    PartitionNumber,
+    Rows,
+    TopicName,
+    chosen,
+    row_of,
+)
 from tidelog.broker.handlers.metadata import described_partition
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.security import required_access as rights
-from tidelog.broker.security.required_access import whole
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
 
 _SUMMED: Final = ("offsets", "size_bytes", "remote_size_bytes", "groups", "bytes_in", "bytes_out")
+_TIMEOUT_MS: Final = 30_000
+_DELETES: Final = rights.whole(rights.DELETE_CLUSTER, rights.DELETE_TOPIC, field="topic")
 STEP_COST_PARTITION = 2
 """Describing a partition counts as this many elements (see `protocol.steps`)."""
 
@@ -67,38 +80,26 @@ class TopicRow(OfCluster):
     retention_bytes: int
 
 
-class TopicRows(OfCluster, Listed):
-    """Topics in the order of their names."""
-
-    rows: list[TopicRow]
-
-
 class PartitionRow(TypedDict):
     """A partition: who leads it, who holds it, and its numbers, null where its leader did not answer."""
 
     partition: int
-    leader: int
+    leader: Annotated[int, From("leader_id")]
     """-1: nobody."""
     leader_epoch: int
     replicas: list[int]
-    in_sync_replicas: list[int]
+    in_sync_replicas: Annotated[list[int], From("isr_nodes")]
     adding_replicas: list[int]
     """Those of the replicas that a reassignment adds, and those that it removes."""
-    removing_replicas: list[int]
-    start_offset: int | None
-    last_stable_offset: int | None
-    high_watermark: int | None
-    end_offset: int | None
-    size_bytes: int | None
+    removing_replicas: Annotated[list[int], From("removing")]
+    start_offset: Annotated[int | None, From("log.log_start_offset")]
+    last_stable_offset: Annotated[int | None, From("ends.last_stable")]
+    high_watermark: Annotated[int | None, From("ends.high_watermark")]
+    end_offset: Annotated[int | None, From("ends.end")]
+    size_bytes: Annotated[int | None, From("log.size_bytes")]
     remote_size_bytes: int | None
-    segments: int | None
+    segments: Annotated[int | None, From("log.segment_count")]
     producers: int | None
-
-
-class PartitionRows(OfCluster, Listed):
-    """A page of the partitions of one topic."""
-
-    rows: list[PartitionRow]
 
 
 class TopicListing(Listing, frozen=True, kw_only=True):
@@ -110,55 +111,45 @@ class TopicListing(Listing, frozen=True, kw_only=True):
     ] = "name"
 
 
-def topic_groups(services: Services, may_describe: Callable[[str], bool]) -> Steps[Counter[str]]:
+def _topic_groups(console: Console, caller: Caller) -> Steps[Counter[str]]:
     """How many groups, of those that this broker coordinates, committed offsets of each topic."""
     pace = Pace(CHECKS_PER_STEP)
     counted: Counter[str] = Counter()
-    for machine in services.groups.machines():
+    for machine in console.services.groups.machines():
         for group_id in machine.all_ids():
-            if may_describe(group_id):
+            if caller.may(rights.DESCRIBE_GROUP, group_id):
                 counted.update(topic for topic, _ in machine.offsets.of_group(group_id))
             if pace.spent():
                 yield
     return counted
 
 
-def topic_rows(
-    services: Services,
-    may_describe: Callable[[str], bool],
-    may_describe_group: Callable[[str], bool],
-    rates: Mapping[str, tuple[float, float]],
-    trend: Callable[[str], list[float]],
-    names: Iterable[str],
-    asked: TopicListing,
-) -> Steps[TopicRows]:
-    """Topics from number `asked.offset` on; `total` counts all that the caller may describe. `rates` are
-    bytes per second, in and out."""
-    seen = yield from each(lambda name: name if may_describe(name) else "", names, Pace(CHECKS_PER_STEP))
-    shown = sorted(filter(None, seen))
-    groups = yield from topic_groups(services, may_describe_group)
+def _listed(
+    console: Console, caller: Caller, names: Sequence[str], asked: TopicListing
+) -> Steps[Rows[TopicRow]]:
+    """Topics from number `asked.offset` on; `total` counts all that the caller may describe."""
+    shown = sorted((yield from chosen(names, partial(caller.may, rights.DESCRIBE_TOPIC))))
+    groups = yield from _topic_groups(console, caller)
     first, last = asked.offset, asked.offset + asked.limit
     pace = Pace()
     rows: list[TopicRow] = []
     for name in shown[first:last] if asked.order == "name" else shown:
-        known = services.catalog.topic(name)
+        known = console.services.catalog.topic(name)
         if known is not None:  # It may be deleted between two steps.
-            row = yield from topic_row(services, known, pace)
-            row["groups"], row["trend"] = groups[name], trend(name)
-            row["bytes_in"], row["bytes_out"] = rates.get(name, (0.0, 0.0))
-            rows.append(row)
+            rows.append((yield from _topic_row(console, known, groups[name], pace)))
     if asked.order != "name":
-        rows = in_order(rows, asked)[first:last]
+        rows = _in_order(rows, asked)[first:last]
     return {"total": len(shown), "offset": first, "limit": asked.limit, "rows": rows}
 
 
-def in_order(rows: Iterable[TopicRow], asked: TopicListing) -> list[TopicRow]:
+def _in_order(rows: Iterable[TopicRow], asked: TopicListing) -> list[TopicRow]:
     """With the largest number first, if they are not in the order of names."""
     number: Any = itemgetter(asked.order)
     return sorted(rows, key=lambda row: (0 if asked.order == "name" else -number(row), row["name"]))
 
 
-def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
+def _topic_row(console: Console, topic: Topic, groups: int, pace: Pace) -> Steps[TopicRow]:
+    services = console.services
     size_bytes = remote_size_bytes = offsets = without_leader = under_replicated = 0
     for index, assigned in enumerate(topic.partitions):
         is_ours = assigned.leader_id == services.node_id
@@ -173,100 +164,67 @@ def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
         if pace.spent(STEP_COST_PARTITION):
             yield
     value = partial(services.topics.settings.value, topic.configs)
-    return {
-        "name": topic.name,
-        "topic_id": str(topic.topic_id),
-        "is_internal": topic.is_internal,
-        "partitions": len(topic.partitions),
-        "replication_factor": len(topic.partitions[0].wanted_replicas),
-        "without_leader": without_leader,
-        "under_replicated": under_replicated,
-        "offsets": offsets,
-        "size_bytes": size_bytes,
-        "remote_size_bytes": remote_size_bytes,
-        "groups": 0,
-        "bytes_in": 0.0,
-        "bytes_out": 0.0,
-        "trend": [],
-        "cleanup_policy": value("cleanup.policy"),
-        "retention_ms": int(value("retention.ms")),
-        "retention_bytes": int(value("retention.bytes")),
-    }
+    bytes_in, bytes_out = console.history.topic_rates.get(topic.name, (0.0, 0.0))
+    sizes = {"size_bytes": size_bytes, "remote_size_bytes": remote_size_bytes, "offsets": offsets}
+    traffic = {"bytes_in": bytes_in, "bytes_out": bytes_out, "trend": console.history.trend(topic.name)}
+    problems = {"without_leader": without_leader, "under_replicated": under_replicated}
+    return row_of(
+        *(TopicRow, sizes, traffic, problems, topic),
+        topic_id=str(topic.topic_id),
+        partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].wanted_replicas),
+        groups=groups,
+        cleanup_policy=value("cleanup.policy"),
+        retention_ms=int(value("retention.ms")),
+        retention_bytes=int(value("retention.bytes")),
+    )
 
 
-def joined_topic(services: Services, rows: Sequence[TopicRow]) -> TopicRow:
+def _joined_topic(services: Services, answers: Iterable[TopicRow]) -> TopicRow:
     """One topic as some brokers know it; the first of them is this one."""
+    rows = list(answers)
     known = services.catalog.topic(rows[0]["name"])
     partitions = () if known is None else known.partitions
     # Each broker counts those without a leader.
     counted = sum(each.leader_id == NO_LEADER for each in partitions) * (len(rows) - 1)
-    return {
-        **rows[0],
-        "without_leader": max(0, sum(row["without_leader"] for row in rows) - counted),
-        "trend": [sum(each) for each in zip_longest(*(row["trend"][::-1] for row in rows), fillvalue=0.0)][
-            ::-1
-        ],
-        **{name: sum(row[name] for row in rows) for name in _SUMMED},  # type: ignore[typeddict-item]
-    }
+    without_leader = max(0, sum(row["without_leader"] for row in rows) - counted)
+    trends = zip_longest(*(row["trend"][::-1] for row in rows), fillvalue=0.0)
+    sums: Any = {name: sum(row[name] for row in rows) for name in _SUMMED}
+    return {**rows[0], **sums, "without_leader": without_leader, "trend": [*map(sum, trends)][::-1]}
 
 
-def joined_topics(services: Services, answers: Sequence[TopicRows], asked: TopicListing) -> TopicRows:
+def _joined_topics(
+    services: Services, answers: Mapping[int, Rows[TopicRow]], asked: TopicListing
+) -> Rows[TopicRow]:
     """A listing of topics as some brokers know them; the first of them is this one."""
     by_name: dict[str, list[TopicRow]] = {}
-    for row in (row for answer in answers for row in answer["rows"]):
+    for row in (row for answer in answers.values() for row in answer["rows"]):
         by_name.setdefault(row["name"], []).append(row)
-    rows = in_order((joined_topic(services, rows) for rows in by_name.values()), asked)
+    rows = _in_order((_joined_topic(services, rows) for rows in by_name.values()), asked)
     if asked.order != "name":
         rows = rows[asked.offset : asked.offset + asked.limit]
-    return {**answers[0], "offset": asked.offset, "limit": asked.limit, "rows": rows}
+    return {**next(iter(answers.values())), "offset": asked.offset, "limit": asked.limit, "rows": rows}
 
 
-def joined_partitions(answers: Sequence[PartitionRows]) -> PartitionRows:
+def _joined_partitions(
+    _: Services, answers: Mapping[int, Rows[PartitionRow]], asked: PartitionListing
+) -> Rows[PartitionRow]:
     """Partitions as some brokers know them, each as its leader does; the first of them is this one."""
-    led = {
-        row["partition"]: row for answer in answers for row in answer["rows"] if row["end_offset"] is not None
-    }
-    return {**answers[0], "rows": [led.get(row["partition"], row) for row in answers[0]["rows"]]}
-
-
-def partition_rows(services: Services, topic: Topic, offset: int, limit: int) -> Steps[PartitionRows]:
-    """Partitions of a topic from number `offset` on."""
-    indexes: Iterable[int] = range(len(topic.partitions))[offset : offset + limit]
-    rows = yield from each(partial(partition_row, services, topic), indexes, Pace(), STEP_COST_PARTITION)
-    return {"total": len(topic.partitions), "offset": offset, "limit": limit, "rows": rows}
+    own = next(iter(answers.values()))
+    all_rows = (row for answer in answers.values() for row in answer["rows"])
+    led = {row["partition"]: row for row in all_rows if row["end_offset"] is not None}
+    return {**own, "rows": [led.get(row["partition"], row) for row in own["rows"]]}
 
 
 def partition_row(services: Services, topic: Topic, index: int) -> PartitionRow:
     described, assigned = described_partition(services, topic, index), topic.partitions[index]
-    row: PartitionRow = {
-        "partition": index,
-        "leader": described["leader_id"],
-        "leader_epoch": described["leader_epoch"],
-        "replicas": list(described["replica_nodes"]),
-        "in_sync_replicas": list(described["isr_nodes"]),
-        "adding_replicas": [each for each in assigned.adding if each not in assigned.removing],
-        "removing_replicas": list(assigned.removing),
-        "start_offset": None,
-        "last_stable_offset": None,
-        "high_watermark": None,
-        "end_offset": None,
-        "size_bytes": None,
-        "remote_size_bytes": None,
-        "segments": None,
-        "producers": None,
-    }
+    adding = [each for each in assigned.adding if each not in assigned.removing]
+    row = partial(row_of, PartitionRow, {"partition": index, "adding_replicas": adding}, described, assigned)
     replica = services.replicas.get((topic.name, index))
-    if replica is not None and replica.stopped is None:
-        ends, log = replica.ends, replica.log
-        row["start_offset"] = log.log_start_offset
-        row["last_stable_offset"] = ends.last_stable
-        row["high_watermark"] = ends.high_watermark
-        row["end_offset"] = ends.end
-        row["size_bytes"] = log.size_bytes
-        row["remote_size_bytes"] = _remote_size_bytes(replica)
-        row["segments"] = log.segment_count
-        row["producers"] = len(log.producers)
-    return row
+    if replica is None or replica.stopped is not None:
+        return row(dict.fromkeys(PartitionRow.__annotations__))
+    producers, remote_bytes = len(replica.log.producers), _remote_size_bytes(replica)
+    return row(replica, producers=producers, remote_size_bytes=remote_bytes)
 
 
 def _remote_size_bytes(replica: Replica) -> int:
@@ -282,22 +240,13 @@ def existing_topic(services: Services, name: str) -> Topic:
     return topic
 
 
-_INT32: Final = 2**31 - 1
-_TIMEOUT_MS: Final = 30_000
-TopicName = Annotated[str, Meta(min_length=1, max_length=249, description="Name of a topic.")]
-
-
-class OfTopic(Parameters, frozen=True, kw_only=True):
-    topic: TopicName
-
-
 class PartitionListing(Listing, frozen=True, kw_only=True):
     topic: TopicName
 
 
 class NewTopic(Parameters, frozen=True, kw_only=True):
     name: TopicName
-    partitions: Annotated[int, Meta(ge=-1, le=_INT32, description="-1: as the broker's settings say.")] = -1
+    partitions: Annotated[int, Meta(ge=-1, le=INT32, description="-1: as the broker's settings say.")] = -1
     replication_factor: Annotated[int, Meta(ge=-1, le=32_767)] = -1
     settings: Annotated[dict[str, str], Meta(description="The topic's own settings.")] = field(
         default_factory=dict
@@ -305,19 +254,16 @@ class NewTopic(Parameters, frozen=True, kw_only=True):
 
 
 class Purged(OfTopic, frozen=True, kw_only=True):
-    partition: Annotated[int, Meta(ge=0, le=_INT32)] | None = None
+    partition: PartitionNumber | None = None
     """Only this one; else all."""
-    before: Annotated[int, Meta(ge=-1, le=2**63 - 1, description="-1: all that is committed.")] = -1
+    before: Annotated[int, Meta(ge=-1, le=INT64, description="-1: all that is committed.")] = -1
 
 
-class MorePartitions(Parameters, frozen=True, kw_only=True):
-    topic: TopicName
-    count: Annotated[int, Meta(ge=1, le=_INT32, description="New number of partitions.")]
+class MorePartitions(OfTopic, frozen=True, kw_only=True):
+    count: Annotated[int, Meta(ge=1, le=INT32, description="New number of partitions.")]
 
 
 class PurgedRecords(OfCluster):
-    """How many offsets were deleted."""
-
     topic: str
     records: int
 
@@ -331,12 +277,9 @@ class TopicChanged(TypedDict):
 @route(
     "GET",
     "/topics",
-    spread=Spread(
-        join=lambda services, answers, asked: joined_topics(services, list(answers.values()), asked),
-        rows=lambda asked: -1 if asked.order == "name" else MOST_JOINED_ROWS,
-    ),
+    spread=Spread(join=_joined_topics, rows=lambda asked: -1 if asked.order == "name" else MOST_JOINED_ROWS),
 )
-def topics_route(console: Console, caller: Caller, asked: TopicListing) -> Steps[TopicRows]:
+def topics(console: Console, caller: Caller, asked: TopicListing) -> Steps[Rows[TopicRow]]:
     """Topics by name."""
     wanted = [
         topic.name
@@ -346,21 +289,13 @@ def topics_route(console: Console, caller: Caller, asked: TopicListing) -> Steps
     return _listed(console, caller, wanted, asked)
 
 
-def _listed(console: Console, caller: Caller, names: Sequence[str], asked: TopicListing) -> Steps[TopicRows]:
-    may_describe, may_describe_group = (
-        partial(caller.may, each) for each in (rights.DESCRIBE_TOPIC, rights.DESCRIBE_GROUP)
-    )
-    rates, trend = console.history.topic_rates, console.history.trend
-    return topic_rows(console.services, may_describe, may_describe_group, rates, trend, names, asked)
-
-
 @route(
     "GET",
     "/topics/{topic}",
-    needs=whole(rights.DESCRIBE_TOPIC, field="topic"),
-    spread=Spread(join=lambda services, answers, _: joined_topic(services, list(answers.values()))),
+    needs=rights.DESCRIBE_TOPIC,
+    spread=Spread(join=lambda services, answers, _: _joined_topic(services, answers.values())),
 )
-def one_topic(console: Console, caller: Caller, asked: OfTopic) -> Steps[TopicRow]:
+def topic(console: Console, caller: Caller, asked: OfTopic) -> Steps[TopicRow]:
     """One topic."""
     existing_topic(console.services, asked.topic)
     listed = yield from _listed(console, caller, [asked.topic], TopicListing())
@@ -368,61 +303,56 @@ def one_topic(console: Console, caller: Caller, asked: OfTopic) -> Steps[TopicRo
 
 
 @route(
-    "GET",
-    "/topics/{topic}/partitions",
-    needs=whole(rights.DESCRIBE_TOPIC, field="topic"),
-    spread=Spread(join=lambda _, answers, asked: joined_partitions(list(answers.values()))),
+    "GET", "/topics/{topic}/partitions", needs=rights.DESCRIBE_TOPIC, spread=Spread(join=_joined_partitions)
 )
-def _partitions(console: Console, caller: Caller, asked: PartitionListing) -> Steps[PartitionRows]:
+def partitions(console: Console, caller: Caller, asked: PartitionListing) -> Steps[Rows[PartitionRow]]:
     """The partitions of a topic, with their leaders, replicas and offsets."""
     topic = existing_topic(console.services, asked.topic)
-    return partition_rows(console.services, topic, asked.offset, asked.limit)
+    indexes: Iterable[int] = range(len(topic.partitions))[asked.offset : asked.offset + asked.limit]
+    row = partial(partition_row, console.services, topic)
+    rows = yield from each(row, indexes, Pace(), STEP_COST_PARTITION)
+    return {"total": len(topic.partitions), "offset": asked.offset, "limit": asked.limit, "rows": rows}
+
+
+async def _change(caller: Caller, api_key: ApiKey, topic: Mapping[str, object]) -> TopicChanged:
+    """The answer to a change of one topic. Raises ApiError."""
+    await caller.change(api_key, {"topics": [topic], "timeout_ms": _TIMEOUT_MS})
+    return {"topic": str(topic["name"])}
 
 
 @route(
     "POST",
     "/topics",
-    needs=whole(rights.CREATE_CLUSTER, rights.CREATE_TOPIC, field="name"),
-    logged=("name", "partitions", "replication_factor", "settings"),
+    needs=rights.whole(rights.CREATE_CLUSTER, rights.CREATE_TOPIC, field="name"),
+    logged=ALL,
 )
-async def _create(console: Console, caller: Caller, asked: NewTopic) -> TopicChanged:
+async def create(console: Console, caller: Caller, asked: NewTopic) -> TopicChanged:
     """Create a topic."""
     configs = [{"name": name, "value": value} for name, value in asked.settings.items()]
-    topic = {
-        "name": asked.name,
-        "num_partitions": asked.partitions,
-        "replication_factor": asked.replication_factor,
-        "configs": configs,
-    }
-    answer = await caller.ask(ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": _TIMEOUT_MS})
-    return _changed(asked.name, answer["topics"])
+    replicas = {"num_partitions": asked.partitions, "replication_factor": asked.replication_factor}
+    topic = {"name": asked.name, "configs": configs, **replicas}
+    return await _change(caller, ApiKey.CREATE_TOPICS, topic)
 
 
-@route("PUT", "/topics/{topic}/partitions", needs=whole(rights.ALTER_TOPIC, field="topic"), logged=("count",))
-async def _add_partitions(console: Console, caller: Caller, asked: MorePartitions) -> TopicChanged:
+@route("PUT", "/topics/{topic}/partitions", needs=rights.ALTER_TOPIC, logged=ALL)
+async def add_partitions(console: Console, caller: Caller, asked: MorePartitions) -> TopicChanged:
     """Add partitions to a topic."""
     topic = {"name": asked.topic, "count": asked.count, "assignments": None}
-    answer = await caller.ask(ApiKey.CREATE_PARTITIONS, {"topics": [topic], "timeout_ms": _TIMEOUT_MS})
-    return _changed(asked.topic, answer["results"])
+    return await _change(caller, ApiKey.CREATE_PARTITIONS, topic)
 
 
-@route("DELETE", "/topics/{topic}", needs=whole(rights.DELETE_CLUSTER, rights.DELETE_TOPIC, field="topic"))
-async def _delete(console: Console, caller: Caller, asked: OfTopic) -> TopicChanged:
+@route("DELETE", "/topics/{topic}", needs=_DELETES)
+async def delete(console: Console, caller: Caller, asked: OfTopic) -> TopicChanged:
     """Delete a topic with all its records."""
-    topics = [{"name": asked.topic}]
-    answer = await caller.ask(ApiKey.DELETE_TOPICS, {"topics": topics, "timeout_ms": _TIMEOUT_MS})
-    return _changed(asked.topic, answer["responses"])
+    return await _change(caller, ApiKey.DELETE_TOPICS, {"name": asked.topic})
 
 
 @route(
     "POST",
     "/topics/{topic}/recreate",
-    needs=(
-        whole(rights.DELETE_CLUSTER, rights.DELETE_TOPIC, field="topic"),
-        whole(rights.CREATE_CLUSTER, rights.CREATE_TOPIC, field="topic"),
-    ),
+    needs=(_DELETES, rights.whole(rights.CREATE_CLUSTER, rights.CREATE_TOPIC, field="topic")),
 )
-async def _recreate(console: Console, caller: Caller, asked: OfTopic) -> TopicChanged:
+async def recreate(console: Console, caller: Caller, asked: OfTopic) -> TopicChanged:
     """Delete a topic with all its records, and create it with the same partitions, replicas and settings."""
     known = existing_topic(console.services, asked.topic)
     again = NewTopic(
@@ -431,8 +361,8 @@ async def _recreate(console: Console, caller: Caller, asked: OfTopic) -> TopicCh
         replication_factor=len(known.partitions[0].wanted_replicas),
         settings=dict(known.configs),
     )
-    await _delete.handle(console, caller, asked)
-    changed: TopicChanged = await _create.handle(console, caller, again)
+    await delete.handle(console, caller, asked)
+    changed: TopicChanged = await create.handle(console, caller, again)
     return changed
 
 
@@ -441,13 +371,9 @@ def _purged(services: Services, answers: Mapping[int, PurgedRecords], asked: Pur
 
 
 @route(
-    "DELETE",
-    "/topics/{topic}/records",
-    needs=whole(rights.DELETE_TOPIC, field="topic"),
-    logged=("partition", "before"),
-    spread=Spread(join=_purged),
+    "DELETE", "/topics/{topic}/records", needs=rights.DELETE_TOPIC, logged=ALL, spread=Spread(join=_purged)
 )
-async def _purge(console: Console, caller: Caller, asked: Purged) -> PurgedRecords:
+async def purge(console: Console, caller: Caller, asked: Purged) -> PurgedRecords:
     """Delete the records of partitions, up to an offset, or all that is committed."""
     services = console.services
     indexes = range(len(existing_topic(services, asked.topic).partitions))
@@ -459,21 +385,7 @@ async def _purge(console: Console, caller: Caller, asked: Purged) -> PurgedRecor
     starts = {each: start_of(services.replica(asked.topic, each)) for each in led}
     partitions = [{"partition_index": each, "offset": asked.before} for each in led]
     topics = [{"name": asked.topic, "partitions": partitions}]
-    answer = await caller.ask(ApiKey.DELETE_RECORDS, {"topics": topics, "timeout_ms": _TIMEOUT_MS})
+    answer = await caller.change(ApiKey.DELETE_RECORDS, {"topics": topics, "timeout_ms": _TIMEOUT_MS})
     found = [row for topic in answer["topics"] for row in topic["partitions"]]
-    for row in found:
-        check_code(row["error_code"])
     purged = sum(row["low_watermark"] - starts[row["partition_index"]] for row in found)
     return {"topic": asked.topic, "records": purged}
-
-
-def _changed(topic: str, results: Sequence[Mapping[str, Any]]) -> TopicChanged:
-    (result,) = results
-    check_code(result["error_code"], result["error_message"])
-    return {"topic": topic}
-
-
-PAGES: Final[Sequence[Page]] = (
-    page("/topics", "Topics", "topics", topics=topics_route),
-    page("/topics/{topic}/partitions", "Partitions", "topic", topic=one_topic, partitions=_partitions),
-)

@@ -20,8 +20,7 @@ from jmespath.visitor import Options
 MOST_CHARACTERS: Final = 512
 MOST_VALUE_BYTES: Final = 256 * 1024
 _FUNCTIONS: Final = re.compile(
-    "abs|avg|ceil|contains|ends_with|floor|keys|length|max|max_by|min|min_by|not_null|starts_with|sum|to_number"
-    "|type|values"
+    "abs|avg|ceil|contains|ends_with|floor|keys|length|max|max_by|min|min_by|not_null|starts_with|sum|to_number|type|values"
 )
 _GROWING: Final = frozenset(("multi_select_list", "multi_select_dict"))
 _OPTIONS: Final = Options(custom_functions=Functions())

@@ -4,13 +4,12 @@ Owns what a row has, and how much of a record. Invariant: the size of a row is b
 holds. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Final, TypedDict
+from typing import Annotated, Final, TypedDict
 
 from tidelog.broker.console.records.shown_values import Decode, Format, ShownBytes, shown
 from tidelog.broker.console.records.stepwise_reading import Batch, Seen, Unreadable
+from tidelog.broker.console.shapes import From, row_of
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import TimestampType
 from tidelog.protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP
@@ -50,12 +49,12 @@ class BatchRow(TypedDict):
 
     base_offset: int
     last_offset: int
-    records: int
+    records: Annotated[int, From("record_count")]
     size_bytes: int
     compression: str
     timestamp_type: str
-    max_timestamp: int
-    leader_epoch: int
+    max_timestamp: Annotated[int, From("largest_timestamp")]
+    leader_epoch: Annotated[int, From("partition_leader_epoch")]
     producer_id: int
     """-1: none."""
     producer_epoch: int
@@ -79,72 +78,31 @@ def record_rows(
     most_bytes: int,
 ) -> list[RecordRow]:
     """At most `most_bytes` of each key and value, and in proportion of headers."""
-    return [
-        _unreadable_row(partition, each)
-        if isinstance(each, Unreadable)
-        else _record_row(partition, each, key_format, value_format, decode, most_bytes)
-        for each in found
-    ]
 
-
-def _record_row(
-    partition: int, record: Seen, key_format: Format, value_format: Format, decode: Decode, most_bytes: int
-) -> RecordRow:
-    return {
-        "partition": partition,
-        "offset": record.offset,
-        "last_offset": record.offset,
-        "producer_id": record.producer_id,
-        "timestamp": record.timestamp,
-        "timestamp_type": TimestampType(record.timestamp_type).name,
-        "key": shown(record.key, key_format, decode, most_bytes),
-        "value": shown(record.value, value_format, decode, most_bytes),
-        "headers": [
+    def row(record: Seen | Unreadable) -> RecordRow:
+        if isinstance(record, Unreadable):
+            unknown = {"producer_id": NO_PRODUCER_ID, "timestamp": NO_TIMESTAMP, "key": None, "value": None}
+            more = {"timestamp_type": TimestampType.CREATE_TIME, "headers": [], "header_count": 0}
+            return row_of(RecordRow, unknown, more, record, partition=partition, problem=record.reason)
+        headers = [
             {"name": name[:_MOST_NAME], "value": shown(value, most_bytes=most_bytes // 8)}
             for name, value in record.headers[: most_bytes // 128]
-        ],
-        "header_count": len(record.headers),
-        "problem": "",
-    }
+        ]
+        return row_of(
+            *(RecordRow, {"partition": partition, "headers": headers, "problem": ""}, record),
+            last_offset=record.offset,
+            timestamp_type=TimestampType(record.timestamp_type),
+            key=shown(record.key, key_format, decode, most_bytes),
+            value=shown(record.value, value_format, decode, most_bytes),
+            header_count=len(record.headers),
+        )
 
-
-def _unreadable_row(partition: int, batch: Unreadable) -> RecordRow:
-    return {
-        "partition": partition,
-        "offset": batch.offset,
-        "last_offset": batch.last_offset,
-        "producer_id": NO_PRODUCER_ID,
-        "timestamp": NO_TIMESTAMP,
-        "timestamp_type": TimestampType.CREATE_TIME.name,
-        "key": None,
-        "value": None,
-        "headers": [],
-        "header_count": 0,
-        "problem": batch.reason,
-    }
+    return [row(each) for each in found]
 
 
 def batch_row(batch: Batch) -> BatchRow:
-    header = batch.header
     try:
-        compression = header.compression.name.lower()
+        compression = batch.header.compression.name.lower()
     except ProtocolError:
         compression = "unknown"
-    return {
-        "base_offset": header.base_offset,
-        "last_offset": header.last_offset,
-        "records": header.record_count,
-        "size_bytes": header.size_bytes,
-        "compression": compression,
-        "timestamp_type": header.timestamp_type.name,
-        "max_timestamp": header.largest_timestamp,
-        "leader_epoch": header.partition_leader_epoch,
-        "producer_id": header.producer_id,
-        "producer_epoch": header.producer_epoch,
-        "base_sequence": header.base_sequence,
-        "last_sequence": header.last_sequence,
-        "is_transactional": header.is_transactional,
-        "is_aborted": batch.is_aborted,
-        "control": batch.control,
-        "delete_horizon_ms": header.delete_horizon_ms,
-    }
+    return row_of(BatchRow, batch, batch.header, compression=compression)

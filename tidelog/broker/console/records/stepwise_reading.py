@@ -141,21 +141,24 @@ class StepwiseReader:
         Raises ApiError as `Replica.read`.
         """
         read = Read(offset, STEP_BYTES, end_offset)
-        try:
-            return await self.in_turn(_step, replica, read, isolation_level, None, limits, wanted)
-        except ApiError as error:
-            found = await self._remote(replica, read, isolation_level, error)
-        return await self.in_turn(_step, replica, read, isolation_level, found, limits, wanted)
+        work = partial(_step, replica, read, isolation_level, limits, wanted)
+        return await self._read(work, replica, read, isolation_level)
 
     async def batches(self, replica: Replica, offset: int, end_offset: int) -> tuple[Sequence[Batch], int]:
         """The next batches from the one that holds `offset`, and where those after them begin. Raises
         ApiError as `Replica.read`."""
         read = Read(offset, STEP_BYTES, end_offset)
+        return await self._read(partial(_batches, replica, read), replica, read, READ_COMMITTED)
+
+    async def _read(
+        self, work: Callable[[RemoteFound | None], T], replica: Replica, read: Read, isolation_level: int
+    ) -> T:
+        """What `work` makes of the local log, else of what remote storage has."""
         try:
-            return await self.in_turn(_batches, replica, read, None)
+            return await self.in_turn(work, None)
         except ApiError as error:
-            found = await self._remote(replica, read, READ_COMMITTED, error)
-        return await self.in_turn(_batches, replica, read, found)
+            found = await self._remote(replica, read, isolation_level, error)
+        return await self.in_turn(work, found)
 
     async def _remote(
         self, replica: Replica, read: Read, isolation_level: int, refusal: ApiError
@@ -226,9 +229,9 @@ def _step(
     replica: Replica,
     read: Read,
     isolation_level: int,
-    remote: RemoteFound | None,
     limits: Limits,
     wanted: Filter,
+    remote: RemoteFound | None,
 ) -> Step:
     offset = read.offset
     result, aborted = _read(replica, read, isolation_level, remote)

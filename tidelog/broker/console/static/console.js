@@ -40,24 +40,16 @@ const tidelog = (() => {
     new MutationObserver(label).observe(document.body, { childList: true, subtree: true });
   });
 
-  // <form data-api="POST /api/v1/topics" data-then="/console/topics">: sends its fields as a JSON object. A field
-  // called a|b is the member b of the object a; <textarea data-kind="pairs"> is an object of lines name=value.
+  // <form data-api="POST /api/v1/topics" data-then="/console/topics">: sends its fields as a JSON object;
+  // <textarea data-kind="pairs"> is an object of lines name=value.
   const valuesOf = (form) => {
     const values = {};
-    for (const [path, text] of new FormData(form)) {
-      const field = form.elements[path];
+    for (const [name, text] of new FormData(form)) {
+      const field = form.elements[name];
       if (text === "" && field.dataset && field.dataset.empty !== "keep") continue;
-      const names = path.split("|");
-      const last = names.pop();
-      const place = names.reduce((at, name) => (at[name] ??= {}), values);
-      const kind = field.dataset ? field.dataset.kind : "";
-      if (kind === "pairs")
-        place[last] = Object.fromEntries(text.split("\n").filter((line) => line.trim())
-          .map((line) => [line.split("=")[0].trim(), line.slice(line.indexOf("=") + 1).trim()]));
-      else if (kind === "headers")
-        place[last] = text.split("\n").filter((line) => line.trim()).map((line) => [line.split("=")[0].trim(), line.slice(line.indexOf("=") + 1).trim()]);
-      else if (kind === "list") place[last] = text.split("\n").map((line) => line.trim()).filter(Boolean);
-      else place[last] = text;
+      const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
+      const pairs = lines.map((line) => [line.split("=")[0].trim(), line.slice(line.indexOf("=") + 1).trim()]);
+      values[name] = { pairs: Object.fromEntries(pairs), headers: pairs, list: lines }[field.dataset?.kind] ?? text;
     }
     return values;
   };

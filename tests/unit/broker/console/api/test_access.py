@@ -5,14 +5,34 @@ from typing import Any
 
 import pytest
 
+from tests.unit.broker.console.asking import answer, stand_in
 from tests.unit.broker.security.test_authorizer import ALICE, CLUSTER, READ, TOPIC, WRITE, acl
-from tidelog.broker.console.api.access import acl_row, acls_of, users_of, who, why
+from tidelog.broker.console.api import access
 from tidelog.broker.security.authorizer import Authorizer
-from tidelog.protocol.acls import CLUSTER_NAME, AclFilter, Operation
+from tidelog.protocol.acls import CLUSTER_NAME, Acl, Operation, ResourceType
 from tidelog.protocol.scram import ScramMechanism, credential_of
-from tidelog.protocol.steps import finish
 
 HERE = "10.0.0.1"
+
+
+def console(*made: Acl, has_authorizer: bool = True) -> Any:
+    authorizer = Authorizer(made) if has_authorizer else None
+    return stand_in({"acls": SimpleNamespace(all=made, authorizer=authorizer)})
+
+
+async def why(
+    *made: Acl,
+    operation: Operation = READ,
+    kind: ResourceType = TOPIC,
+    name: str = "orders",
+    host: str = HERE,
+) -> Any:
+    named = {"operation": operation.name, "resource_type": kind.name, "resource_name": name}
+    return await answer(access.why, console(*made), principal=ALICE, host=host, **named)
+
+
+async def who(*made: Acl, limit: int = 10) -> Any:
+    return await answer(access.who, console(*made), host=HERE, resource_name="orders", limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -33,34 +53,40 @@ HERE = "10.0.0.1"
         ([acl(READ, "orders")], (READ, TOPIC, "orders"), ""),
     ],
 )
-def test_a_refusal_has_the_command_that_ends_it(acls: list[Any], asked: Any, remedy: str) -> None:
-    found = why(Authorizer(acls), ALICE, HERE, *asked)
+async def test_a_refusal_has_the_command_that_ends_it(acls: list[Any], asked: Any, remedy: str) -> None:
+    found = await why(*acls, operation=asked[0], kind=asked[1], name=asked[2])
     assert found["remedy"] == remedy
     assert found["is_allowed"] is not bool(remedy)
 
 
-def test_the_acl_that_decides_is_shown() -> None:
+async def test_the_acl_that_decides_is_shown() -> None:
     denial = acl(READ, "orders", deny=True)
-    assert why(Authorizer([denial]), ALICE, HERE, READ, TOPIC, "orders")["acl"] == acl_row(denial)
+    assert (await why(denial))["acl"] == {
+        "principal": ALICE,
+        "host": "*",
+        "permission": "DENY",
+        "operation": "READ",
+        "resource_type": "TOPIC",
+        "resource_name": "orders",
+        "pattern_type": "LITERAL",
+    }
 
 
-def test_an_address_counts_however_it_is_written() -> None:
+async def test_an_address_counts_however_it_is_written() -> None:
     allowing = acl(READ, "orders", host="2001:db8::1")
-    assert why(Authorizer([allowing]), ALICE, "2001:DB8:0::1", READ, TOPIC, "orders")["is_allowed"]
+    assert (await why(allowing, host="2001:DB8:0::1"))["is_allowed"]
 
 
-def test_who_lists_those_whom_an_acl_allows_something_with_all_that_they_may() -> None:
-    authorizer = Authorizer(
-        [
-            acl(READ, "orders", principal="User:bob"),
-            acl(WRITE, "ord", prefixed=True, principal="User:bob"),
-            acl(Operation.ALL, "*", principal=ALICE),
-            acl(READ, "orders", principal="User:denied", deny=True),
-            acl(READ, "payments", principal="User:other"),
-            acl(READ, "orders", principal="User:elsewhere", host="10.9.9.9"),
-        ]
-    )
-    found = finish(who(authorizer, HERE, TOPIC, "orders", 10))
+async def test_who_lists_those_whom_an_acl_allows_something_with_all_that_they_may() -> None:
+    made = [
+        acl(READ, "orders", principal="User:bob"),
+        acl(WRITE, "ord", prefixed=True, principal="User:bob"),
+        acl(Operation.ALL, "*", principal=ALICE),
+        acl(READ, "orders", principal="User:denied", deny=True),
+        acl(READ, "payments", principal="User:other"),
+        acl(READ, "orders", principal="User:elsewhere", host="10.9.9.9"),
+    ]
+    found = await who(*made)
     assert {each["principal"]: set(each["operations"]) for each in found["rows"]} == {
         ALICE: {
             *("READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
@@ -68,30 +94,33 @@ def test_who_lists_those_whom_an_acl_allows_something_with_all_that_they_may() -
         "User:bob": {"READ", "WRITE", "DESCRIBE"},
     }
     assert found["is_complete"]
-    few = finish(who(authorizer, HERE, TOPIC, "orders", 1))
+    few = await who(*made, limit=1)
     assert (few["is_complete"], len(few["rows"])) == (False, 1)
 
 
-def test_who_looks_at_a_bounded_number_of_principals() -> None:
-    acls = [acl(READ, "orders", principal=f"User:{number}", deny=True) for number in range(1_001)]
-    assert finish(who(Authorizer(acls), HERE, TOPIC, "orders", 10)) == {"rows": [], "is_complete": False}
-    assert finish(who(Authorizer(acls[1:]), HERE, TOPIC, "orders", 10)) == {"rows": [], "is_complete": True}
+async def test_who_looks_at_a_bounded_number_of_principals() -> None:
+    made = [acl(READ, "orders", principal=f"User:{number}", deny=True) for number in range(1_001)]
+    assert await who(*made) == {"rows": [], "is_complete": False}
+    assert await who(*made[1:]) == {"rows": [], "is_complete": True}
 
 
-def test_users_are_found_by_a_part_of_their_names_and_show_nothing_secret() -> None:
+async def test_users_are_found_by_a_part_of_their_names_and_show_nothing_secret() -> None:
     mechanism = ScramMechanism.SCRAM_SHA_256
     credential = credential_of(mechanism, b"k" * 32, b"salt", 4096)
     held: Any = {name: {mechanism: credential} for name in ("zoe", "alice", "alina")}
-    users: Any = SimpleNamespace(names=lambda: list(held), get=held.get)
-    found = finish(users_of(users, ["User:zoe"], "AL", 1, 5))
+    users, config = (
+        SimpleNamespace(names=lambda: list(held), get=held.get),
+        {"super_user_names": ["User:zoe"]},
+    )
+    here = stand_in({"users": users, "config": SimpleNamespace(**config)})
+    found = await answer(access.users, here, search="AL", offset=1, limit=5)
     assert found["rows"] == [{"name": "alina", "mechanisms": {"SCRAM-SHA-256": 4096}, "is_super": False}]
     assert (found["total"], found["super_users"]) == (2, ["User:zoe"])
-    assert finish(users_of(users, ["User:zoe"], "zoe", 0, 5))["rows"][0]["is_super"]
+    assert (await answer(access.users, here, search="zoe"))["rows"][0]["is_super"]
 
 
-def test_acls_are_listed_by_pages() -> None:
+async def test_acls_are_listed_by_pages() -> None:
     made = [acl(READ, f"t{number}") for number in range(5)]
-    acls: Any = SimpleNamespace(all=made, authorizer=None)
-    found = finish(acls_of(acls, AclFilter(), 3, 10))
+    found = await answer(access.acls, console(*made, has_authorizer=False), offset=3, limit=10)
     assert [each["resource_name"] for each in found["rows"]] == ["t3", "t4"]
     assert (found["total"], found["is_enabled"]) == (5, False)

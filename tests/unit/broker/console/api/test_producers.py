@@ -1,13 +1,14 @@
 """Rows of producers: in pages, from several partitions, and only those that the caller may read."""
 
+from typing import Any
 from unittest.mock import AsyncMock
 
 from tests.unit.broker.conftest import Clock
+from tests.unit.broker.console.asking import answer, caller_of, console_of
 from tests.unit.broker.handlers.conftest import Asker, make_batch
-from tidelog.broker.console.api.producers import Producers, ProducersAsked, listed
-from tidelog.broker.console.views.condition import Conditions
+from tidelog.broker.console.api import producers
+from tidelog.broker.console.condition import Conditions
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.steps import finish
 
 
 async def written(asker: Asker, topic: str, partition: int, count: int) -> list[int]:
@@ -21,9 +22,9 @@ async def written(asker: Asker, topic: str, partition: int, count: int) -> list[
     return ids
 
 
-def page(asker: Asker, offset: int = 0, limit: int = 50, **wanted: object) -> Producers:
-    asked = ProducersAsked(offset=offset, limit=limit, **wanted)  # type: ignore[arg-type]
-    return finish(listed(asker.services, lambda topic: topic != "hidden", asked))
+async def page(asker: Asker, **asked: object) -> Any:
+    caller = caller_of(asker, hidden=("hidden",))
+    return await answer(producers.producers, console_of(asker), caller, **asked)
 
 
 async def test_pages_go_through_partitions_by_name_and_in_each_from_the_latest(asker: Asker) -> None:
@@ -35,11 +36,11 @@ async def test_pages_go_through_partitions_by_name_and_in_each_from_the_latest(a
     for topic, partition in (("a", 0), ("b", 0), ("b", 1)):
         ids = await written(asker, topic, partition, 3)
         expected += [(topic, partition, producer_id) for producer_id in reversed(ids)]
-    assert page(asker)["total"] == len(expected)
+    assert (await page(asker))["total"] == len(expected)
     for limit in (1, 2, 4, 50):
         seen = []
         for offset in range(0, len(expected), limit):
-            rows = page(asker, offset, limit)["rows"]
+            rows = (await page(asker, offset=offset, limit=limit))["rows"]
             assert len(rows) <= limit
             seen += [(row["topic"], row["partition"], row["producer_id"]) for row in rows]
         assert seen == expected
@@ -50,7 +51,7 @@ async def test_the_last_page_of_many_producers_has_those_that_wrote_first(asker:
     log = asker.replica("t").log
     for producer_id in range(10_000):
         log.set_next_sequence(producer_id, 0, 1, clock())
-    found = page(asker, offset=9_990, limit=5)
+    found = await page(asker, offset=9_990, limit=5)
     assert found["total"] == 10_000
     assert [row["producer_id"] for row in found["rows"]] == [9, 8, 7, 6, 5]
 
@@ -60,7 +61,7 @@ async def test_when_a_producer_wrote_last_is_by_the_clock_of_the_broker(asker: A
     began_ms = clock()
     await written(asker, "t", 0, 1)
     clock.now_ms += 5_000
-    (row,) = page(asker)["rows"]
+    (row,) = (await page(asker))["rows"]
     assert row["last_append_ms"] == began_ms
 
 
@@ -70,6 +71,6 @@ async def test_a_partition_that_is_offline_says_why_and_one_that_follows_is_not_
     asker.replica("t", 1).follow(1, 2)
     condition = await Conditions(asker.services).now(None, AsyncMock())
     assert condition.partitions.offline.first == (("t", 0),)
-    found = page(asker)
+    found = await page(asker)
     (problem,) = found["problems"]
     assert (problem["topic"], problem["partition"], problem["code"]) == ("t", 0, "KAFKA_STORAGE_ERROR")

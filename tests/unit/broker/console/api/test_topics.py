@@ -1,38 +1,28 @@
 """Topics, their partitions and settings: as the catalog and the logs have them."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from tests.unit.broker.console.asking import answer, caller_of, console_of
 from tests.unit.broker.handlers.conftest import Asker, make_batch
+from tidelog.broker.console.api import topics
 from tidelog.broker.console.api.settings import setting_rows
-from tidelog.broker.console.api.topics import (
-    TopicListing,
-    existing_topic,
-    partition_rows,
-    topic_rows,
-)
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.steps import finish
 
 
-def everything(_: str) -> bool:
-    return True
-
-
-def listed(
-    asker: Asker,
-    may: Callable[[str], bool] = everything,
-    may_describe_group: Callable[[str], bool] = everything,
-    rates: Mapping[str, tuple[float, float]] = MappingProxyType({}),
-    **asked: Any,
+async def listed(
+    asker: Asker, *, hidden: tuple[str, ...] = (), rates: Mapping[str, tuple[float, float]] = {}, **asked: Any
 ) -> Any:
-    names = [topic.name for topic in asker.services.catalog.topics()]
-    wanted = TopicListing(**{"limit": 10, **asked})
-    return finish(topic_rows(asker.services, may, may_describe_group, rates, lambda name: [], names, wanted))
+    console = console_of(asker)
+    console.history.topic_rates = rates  # type: ignore[misc]
+    return await answer(topics.topics, console, caller_of(asker, hidden=hidden), **{"limit": 10, **asked})
+
+
+async def of_partitions(asker: Asker, offset: int, limit: int) -> Any:
+    return await answer(topics.partitions, console_of(asker), topic="t", offset=offset, limit=limit)
 
 
 async def test_topics_are_listed_by_name_a_part_at_a_time(asker: Asker) -> None:
@@ -40,19 +30,19 @@ async def test_topics_are_listed_by_name_a_part_at_a_time(asker: Asker) -> None:
         await asker.create(name)
     await asker.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
     every = ["__consumer_offsets", "a", "ab", "b", "c"]
-    assert [row["name"] for row in listed(asker)["rows"]] == every
-    part = listed(asker, offset=1, limit=2)
+    assert [row["name"] for row in (await listed(asker))["rows"]] == every
+    part = await listed(asker, offset=1, limit=2)
     assert [row["name"] for row in part["rows"]] == ["a", "ab"]
     assert (part["total"], part["offset"], part["limit"]) == (5, 1, 2)
-    assert listed(asker, may="ab".__contains__)["total"] == 3
-    assert listed(asker, offset=9) == {"total": 5, "offset": 9, "limit": 10, "rows": []}
+    assert (await listed(asker, hidden=("c", "__consumer_offsets")))["total"] == 3
+    assert await listed(asker, offset=9) == {"total": 5, "offset": 9, "limit": 10, "rows": []}
 
 
 async def test_a_topic_has_the_sums_of_its_partitions_and_its_retention(asker: Asker) -> None:
     await asker.create("t", 3, retention_ms="5000", retention_bytes="9000")
     for partition in (0, 2):
         await asker.produce("t", make_batch(b"a", b"b"), partition=partition)
-    (row,) = listed(asker)["rows"]
+    (row,) = (await listed(asker))["rows"]
     size_bytes = sum(asker.replica("t", index).log.size_bytes for index in range(3))
     assert size_bytes > 0
     assert row == {
@@ -79,7 +69,7 @@ async def test_a_topic_has_the_sums_of_its_partitions_and_its_retention(asker: A
 async def test_partitions_have_the_numbers_of_their_logs(asker: Asker) -> None:
     await asker.create("t", 3)
     await asker.produce("t", make_batch(b"a", b"b"), partition=1)
-    answer = finish(partition_rows(asker.services, asker.topic("t"), 1, 2))
+    answer = await of_partitions(asker, 1, 2)
     assert (answer["total"], [row["partition"] for row in answer["rows"]]) == (3, [1, 2])
     row = answer["rows"][0]
     log = asker.replica("t", 1).log
@@ -91,9 +81,9 @@ async def test_partitions_have_the_numbers_of_their_logs(asker: Asker) -> None:
 async def test_a_partition_that_is_offline_has_no_numbers_and_no_leader(asker: Asker) -> None:
     await asker.create("t", 2)
     asker.replica("t", 1).fail(OSError("the disk is gone"))
-    row = finish(partition_rows(asker.services, asker.topic("t"), 1, 1))["rows"][0]
+    row = (await of_partitions(asker, 1, 1))["rows"][0]
     assert (row["leader"], row["high_watermark"], row["size_bytes"]) == (-1, None, None)
-    assert listed(asker)["rows"][0]["without_leader"] == 1
+    assert (await listed(asker))["rows"][0]["without_leader"] == 1
 
 
 async def test_topics_are_ordered_by_each_of_their_numbers(asker: Asker) -> None:
@@ -104,22 +94,22 @@ async def test_topics_are_ordered_by_each_of_their_numbers(asker: Asker) -> None
     await asker.services.groups.make_topic()
     for group, topic in (("g", "b"), ("h", "b"), ("h", "a")):
         partitions = [{"partition_index": 0, "committed_offset": 0}]
-        topics = [{"name": topic, "partitions": partitions}]
-        await asker.ask(ApiKey.OFFSET_COMMIT, 8, group_id=group, topics=topics)
+        committed = [{"name": topic, "partitions": partitions}]
+        await asker.ask(ApiKey.OFFSET_COMMIT, 8, group_id=group, topics=committed)
     rates = {"a": (5.0, 1.0), "c": (1.0, 5.0)}
 
-    def names(order: str, **more: Any) -> list[str]:
-        rows = listed(asker, lambda name: not name.startswith("__"), rates=rates, order=order, **more)["rows"]
-        return [row["name"] for row in rows]
+    async def names(order: str, *hidden: str, **more: Any) -> list[str]:
+        found = await listed(asker, hidden=("__consumer_offsets", *hidden), rates=rates, order=order, **more)
+        return [row["name"] for row in found["rows"]]
 
-    assert names("name") == ["a", "b", "c"]
-    assert names("partitions") == ["b", "c", "a"]
-    assert names("offsets") == names("size_bytes") == ["c", "a", "b"]
-    assert names("bytes_in") == ["a", "c", "b"]
-    assert names("bytes_out") == ["c", "a", "b"]
-    assert names("groups") == ["b", "a", "c"]
-    assert names("groups", may_describe_group="g".__eq__) == ["b", "a", "c"]
-    assert names("partitions", offset=1, limit=1) == ["c"]
+    assert await names("name") == ["a", "b", "c"]
+    assert await names("partitions") == ["b", "c", "a"]
+    assert await names("offsets") == await names("size_bytes") == ["c", "a", "b"]
+    assert await names("bytes_in") == ["a", "c", "b"]
+    assert await names("bytes_out") == ["c", "a", "b"]
+    assert await names("groups") == ["b", "a", "c"]
+    assert await names("groups", "g") == ["a", "b", "c"]
+    assert await names("partitions", offset=1, limit=1) == ["c"]
 
 
 async def test_a_setting_has_its_source_and_what_holds_without_it(open_asker: Callable[..., Any]) -> None:
@@ -145,5 +135,5 @@ async def test_no_secret_of_the_broker_is_shown(open_asker: Callable[..., Any]) 
 
 async def test_a_topic_that_is_not_there_is_an_error(asker: Asker) -> None:
     with pytest.raises(ApiError, match="there is no topic 'x\\\\u202e'") as caught:
-        existing_topic(asker.services, "x\u202e")
+        topics.existing_topic(asker.services, "x\u202e")
     assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.console.views.producer_history import ProducerHistory
+from tidelog.broker.console.api.producer_history import ProducerHistory
 from tidelog.broker.storage.holes import Hole
 from tidelog.protocol.records import BatchHeader, EndTransactionMarker, RecordBatchBuilder, read_batch_header
 

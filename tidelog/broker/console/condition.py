@@ -192,16 +192,10 @@ def _partitions(services: Services) -> Steps[Partitions]:
             leaderless += partition.leader_id in gone
             if pace.spent():
                 yield
+    held = len(services.replicas) + len(services.partitions.unopened)
     return Partitions(
-        len(services.replicas) + len(services.partitions.unopened),
-        size_bytes,
-        _named(sorted(offline)),
-        _named(with_holes),
-        _named(without_replicas),
-        _named(below_least),
-        tuple(sorted(lagging.items())),
-        _named(reassigned),
-        leaderless,
+        *(held, size_bytes, _named(sorted(offline)), _named(with_holes), _named(without_replicas)),
+        *(_named(below_least), tuple(sorted(lagging.items())), _named(reassigned), leaderless),
         tuple(held_back[:MOST_NAMED]),
     )
 
@@ -224,11 +218,7 @@ async def _hanging(
         key
         for key, producer_id in held_back
         if (producer_id not in known or key not in known[producer_id].partitions)
-        and _is_open(services, key, producer_id)
+        # It is open still: its marker may have been written meanwhile.
+        and (replica := services.replicas.get(key)) is not None
+        and producer_id in replica.log.transactions
     )
-
-
-def _is_open(services: Services, key: TopicPartition, producer_id: int) -> bool:
-    """Whether the transaction is open still: its marker may have been written meanwhile."""
-    replica = services.replicas.get(key)
-    return replica is not None and producer_id in replica.log.transactions

@@ -1,31 +1,19 @@
 """Groups as the console shows them, where other projects' clients do not write what consumers write."""
 
-from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.console.asking import answer, caller_of, console_of
 from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tests.unit.broker.handlers.test_group_membership import joined, sync
-from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.views import groups
-from tidelog.broker.handlers.access_control import AccessControl
+from tidelog.broker.console.api import groups
 from tidelog.protocol.schema import ApiKey
 
 
-def caller_of(asker: Asker) -> Caller:
-    services = asker.services
-    return Caller("ANONYMOUS", "127.0.0.1", AccessControl(services), asker.handlers, services.turns)
-
-
-async def described(asker: Asker) -> groups.Group:
-    async def asks_nobody(places: groups.Places, timestamp: int) -> dict[tuple[str, int], groups.FoundOffset]:
-        raise AssertionError("a broker alone asks no other")
-
-    async def times(places: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        return {place: NOW_MS - 5_000 - place[1] for place in places}
-
-    return await groups.described(asker.services, caller_of(asker), asks_nobody, times, "g", 0, 50)
+async def described(asker: Asker) -> Any:
+    return await answer(groups.group, console_of(asker), caller_of(asker), group_id="g")
 
 
 @pytest.mark.parametrize("protocol_type", ["connect", "consumer"])
@@ -59,7 +47,8 @@ async def test_a_lag_is_not_known_where_the_partition_is_not_served(asker: Asker
 
 async def test_a_lag_has_the_age_of_the_first_record_that_is_not_committed(asker: Asker) -> None:
     await asker.create("t", 2)
-    await asker.produce("t", make_batch(b"a", b"b"), partition=1)
+    await asker.produce("t", make_batch(b"a"), partition=1)
+    await asker.produce("t", make_batch(b"b", timestamp_ms=NOW_MS - 5_001), partition=1)
     partitions = [{"partition_index": index, "committed_offset": index} for index in range(2)]
     await asker.services.groups.make_topic()
     asked = {"group_id": "g", "topics": [{"name": "t", "partitions": partitions}]}

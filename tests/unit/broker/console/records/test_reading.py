@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.conftest import NOW_MS
+from tests.unit.broker.console.asking import console_of
 from tests.unit.broker.handlers.conftest import Asker
 from tests.unit.broker.handlers.transactional import TransactionalClient
 from tests.waiting import until
 from tidelog.broker.console.api.records import ReadSome, search_route
+from tidelog.broker.console.records import reading as view
 from tidelog.broker.console.records.filters import Filter
+from tidelog.broker.console.records.reading import Place, Reading, Records
 from tidelog.broker.console.records.stepwise_reading import MOST_DECOMPRESSED_BYTES
 from tidelog.broker.console.route import Console
-from tidelog.broker.console.views import records as view
-from tidelog.broker.console.views.records import Place, Reading, Records
 from tidelog.broker.storage.log_types import READ_COMMITTED
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -48,10 +49,6 @@ def offsets(answer: Any) -> list[int]:
 async def stored(asker: Asker, *batches: bytes) -> None:
     for each in batches:
         assert (await asker.produce("t", each)).error_code == 0
-
-
-def console_of(asker: Asker) -> Console:
-    return Console(asker.services, SimpleNamespace(), None)  # type: ignore[arg-type]
 
 
 @pytest.fixture

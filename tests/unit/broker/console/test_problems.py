@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tidelog.broker.cluster.store import StoreMember, StoreView
-from tidelog.broker.console.views.condition import Condition, Disk, Named, Partitions
-from tidelog.broker.console.views.problems import CurrentProblem, problems
+from tidelog.broker.console.condition import Condition, Disk, Named, Partitions
+from tidelog.broker.console.problems import CurrentProblem, problems
 from tidelog.broker.observability.history import Lately
 
 FINE = Partitions(3, 100)

@@ -8,13 +8,13 @@ Invariants: one row is held at a time, the closed ones until they are taken; onl
 the log is read in pieces of `PIECE_BYTES`, as searches are: one at a time of all visitors, in a thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Literal, TypedDict
 
-from tidelog.broker.console.records.stepwise_reading import StepwiseReader
-from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.console.caller import Caller
+from tidelog.broker.console.route import EVENT_STREAM, OF_LEADER, Console, route
+from tidelog.broker.console.shapes import Parameters, PartitionNumber, ProducerId
+from tidelog.broker.security.required_access import READ_TOPIC
 from tidelog.broker.storage.file_reader import FoundBatch
 from tidelog.broker.storage.holes import Hole
 from tidelog.broker.storage.log_types import Read
@@ -86,14 +86,12 @@ class ProducerHistory:
             self._note("epoch", base_offset, epoch, text)
         self._epoch = epoch
         for finding in self._findings:
-            kind: Literal["damage", "warning"] = (
-                "damage" if finding.severity is Severity.DAMAGE else "warning"
-            )
+            kind = "damage" if finding.severity is Severity.DAMAGE else "warning"
             self._note(kind, base_offset, epoch, finding.problem)
         self._findings.clear()
         if marker is not None:
-            kind_of_end: Literal["commit", "abort"] = "commit" if marker.is_commit else "abort"
-            self._note(kind_of_end, base_offset, epoch, f"transaction ended: {kind_of_end}")
+            kind = "commit" if marker.is_commit else "abort"
+            self._note(kind, base_offset, epoch, f"transaction ended: {kind}")
         elif not header.is_control:
             self._add(header)
 
@@ -151,36 +149,52 @@ def _row(kind: Any, offset: int, epoch: int, text: str = "") -> HistoryRow:
     }
 
 
-async def history(
-    reader: StepwiseReader, replica: Replica, producer_id: int, next_producer_id: int
-) -> AsyncGenerator[HistoryPiece, None]:
-    """The history of a producer up to what is committed now, piece by piece.
+class HistoryAsked(Parameters, frozen=True, kw_only=True):
+    topic: str
+    partition: PartitionNumber
+    producer_id: ProducerId
 
-    Raises ApiError if the log cannot be read on.
-    """
+
+@route(
+    "GET",
+    "/topics/{topic}/partitions/{partition}/producers/{producer_id}/history",
+    needs=READ_TOPIC,
+    stream=EVENT_STREAM,
+    spread=OF_LEADER,
+)
+async def history(
+    console: Console, caller: Caller, asked: HistoryAsked
+) -> AsyncGenerator[HistoryPiece, None]:
+    """The history of a producer in a partition, checked by the rules of log verification, in pieces."""
+    replica = console.services.replica(asked.topic, asked.partition)
     log, end_offset = replica.log, replica.progress.committed.offset
-    start_offset = offset = log.start_offset
-    is_whole = not log.holes and "compact" not in log.config.cleanup_policy
+    start_offset = log.start_offset
     held = ProducerHistory(
         start_offset=start_offset,
-        is_whole=is_whole,
-        next_producer_id=next_producer_id,
+        is_whole=not log.holes and "compact" not in log.config.cleanup_policy,
+        next_producer_id=console.services.catalog.next_producer_id,
         crc_at=lambda at: _crc_at(log, at, end_offset),
     )
-    while True:
-        for _ in range(_PIECES_PER_VALUE):
-            if offset < end_offset:
-                offset = max(offset, log.start_offset)  # Retention may have passed it.
-                offset = await reader.in_turn(_read, log, held, producer_id, offset, end_offset)
-        is_last = offset >= end_offset
-        yield {
-            "rows": held.take(is_last=is_last),
-            "start_offset": start_offset,
-            "next_offset": min(offset, end_offset),
-            "end_offset": end_offset,
-        }
-        if is_last:
-            return
+
+    async def pieces() -> AsyncGenerator[HistoryPiece, None]:
+        offset = start_offset
+        while True:
+            for _ in range(_PIECES_PER_VALUE):
+                if offset < end_offset:
+                    offset = max(offset, log.start_offset)  # Retention may have passed it.
+                    read = console.records.reader.in_turn
+                    offset = await read(_read, log, held, asked.producer_id, offset, end_offset)
+            is_last = offset >= end_offset
+            yield {
+                "rows": held.take(is_last=is_last),
+                "start_offset": start_offset,
+                "next_offset": min(offset, end_offset),
+                "end_offset": end_offset,
+            }
+            if is_last:
+                return
+
+    return pieces()
 
 
 def _read(log: PartitionLog, held: ProducerHistory, producer_id: int, offset: int, end_offset: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from tidelog.broker.console.safety import check_change
+from tidelog.broker.console.site import check_change
 from tidelog.protocol.errors import ApiError
 
 HOST = {"Host": "broker.example:9644"}
