@@ -77,7 +77,10 @@ def test_a_new_producer_changes_the_header_alone(
 
 @given(entries, codecs, st.integers(0, 2**62))
 def test_log_append_time_is_the_time_of_every_record(entries: Any, codec: Compression, now_ms: int) -> None:
-    records = decode_batch(with_log_append_time(built(entries, codec), now_ms))
+    batch = built(entries, codec)
+    stamped = with_log_append_time(batch, now_ms)
+    assert (batch, read_batch_header(stamped).max_timestamp) == (built(entries, codec), now_ms)
+    records = decode_batch(stamped)
     assert {(record.timestamp, record.timestamp_type) for record in records} == {
         (now_ms, TimestampType.LOG_APPEND_TIME)
     }
@@ -118,6 +121,16 @@ def one_by_one(data: bytes, header: BatchHeader) -> tuple[Columns, int]:
     return Columns(header.timestamp_type, *rows), position
 
 
+def assert_twins_agree(data: bytes, header: BatchHeader) -> None:
+    outcomes: list[object] = []
+    for decode in (decode_columns, lambda raw, _, header: one_by_one(raw, header)):
+        try:
+            outcomes.append(decode(data, header.record_count, header))
+        except ProtocolError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
+
+
 # Stretches of records that are encoded alike, long enough to be decoded as runs, and broken off anywhere.
 stretches = st.lists(
     st.tuples(
@@ -147,13 +160,7 @@ def test_runs_of_records_that_are_encoded_alike_are_decoded_as_their_plain_twin_
     records = bytearray(batch[BATCH_HEADER_SIZE:])
     for _ in range(data.draw(st.integers(0, 2))):
         records[data.draw(st.integers(0, len(records) - 1))] = data.draw(st.integers(0, 255))
-    outcomes = []
-    for decode in (decode_columns, lambda raw, count, header: one_by_one(raw, header)):
-        try:
-            outcomes.append(decode(bytes(records), header.record_count, header))
-        except ProtocolError as error:
-            outcomes.append(str(error))
-    assert outcomes[0] == outcomes[1]
+    assert_twins_agree(bytes(records), header)
 
 
 @given(entries, st.data())
@@ -166,16 +173,7 @@ def test_the_fast_loop_and_its_plain_twin_agree_on_any_bytes(entries: Any, data:
         records[position : position + data.draw(st.integers(0, 1))] = data.draw(
             st.binary(min_size=1, max_size=2)
         )
-    outcomes = []
-    for decode in (
-        lambda: decode_columns(bytes(records), header.record_count, header),
-        lambda: one_by_one(bytes(records), header),
-    ):
-        try:
-            outcomes.append(decode())
-        except ProtocolError as error:
-            outcomes.append(str(error))
-    assert outcomes[0] == outcomes[1]
+    assert_twins_agree(bytes(records), header)
 
 
 @given(entries, st.binary(max_size=80), codecs)

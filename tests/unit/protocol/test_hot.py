@@ -66,20 +66,6 @@ def test_records_of_a_fetch_response_are_never_copied(version: int) -> None:
         assert is_slice_of(result.records, body)
 
 
-@pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_records_of_a_fetch_response_in_one_buffer_in_several_or_none(version: int) -> None:
-    for records, expected in [
-        (b"abc", b"abc"),
-        ([b"a", b"", b"bc"], b"abc"),
-        ([], b""),
-        (b"", b""),
-        (None, None),
-    ]:
-        result = hot.FetchPartitionResult(0, 0, records=records)
-        body = join(encode_fetch_response(version, (topic_in(version), [result])))
-        assert hot.decode_fetch_response(version, body).topics[0][1][0].records == expected
-
-
 FETCH = hot.FetchRequest(-1, 500, 1, 1 << 20, 0, 7, 8, [("t", [hot.FetchPartition(0, 1, 2, -1, 4, 5)])])
 
 
