@@ -212,26 +212,20 @@ async def test_without_a_copy_the_catalog_may_not_be_the_newest(tmp_path: Path) 
     await store.close()
 
 
-async def test_two_catalogs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("cluster_id", "refusal"),
+    [(None, "move away the one that does not belong here"), ("same", "both whole at revision 1 and differ")],
+)
+async def test_two_clusters_and_two_histories_of_one_are_refused(
+    tmp_path: Path, cluster_id: str | None, refusal: str
+) -> None:
     for name in ("one", "other"):
-        store, catalog = await begun(tmp_path / name)
-        await commit(store, catalog, TopicCreated(topic("a")))
-        await store.close()
-    (tmp_path / "other" / COPY).replace(tmp_path / "one" / COPY)
-    store = SqliteStore(tmp_path / "one" / DATABASE, node_id=1)
-    with pytest.raises(StoreError, match="move away the one that does not belong here"):
-        await store.load()
-    await store.close()
-
-
-async def test_two_histories_of_one_cluster_are_refused(tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        store = SqliteStore(tmp_path / name / DATABASE, node_id=1, cluster_id="same")
+        store = SqliteStore(tmp_path / name / DATABASE, node_id=1, cluster_id=cluster_id)
         await commit(store, await store.load(), TopicCreated(topic(name)))
         await store.close()
     (tmp_path / "other" / COPY).replace(tmp_path / "one" / COPY)
     store = SqliteStore(tmp_path / "one" / DATABASE, node_id=1)
-    with pytest.raises(StoreError, match="both whole at revision 1 and differ"):
+    with pytest.raises(StoreError, match=refusal):
         await store.load()
     await store.close()
 

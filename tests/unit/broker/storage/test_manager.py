@@ -424,22 +424,15 @@ def told_at_the_start(folder: Path, machine: Disk | None = None) -> tuple[str, s
     return name, level
 
 
-def test_what_a_power_cut_leaves_at_a_roll_is_no_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("starts_that_were_killed", [0, 1])
+def test_what_a_power_cut_leaves_at_a_roll_is_no_damage(tmp_path: Path, starts_that_were_killed: int) -> None:
     machine = Machine()
     first = torn_at_a_roll(tmp_path, machine)
     machine.life = "second"
+    for _ in range(starts_that_were_killed):
+        kill(manager(tmp_path, machine))
     assert told_at_the_start(tmp_path, machine) == ("log_tail_truncated", "warning")
     assert len(list(first.parent.glob("*.damaged"))) > 0
-
-
-def test_what_a_power_cut_leaves_is_no_damage_though_the_first_start_after_it_was_killed(
-    tmp_path: Path,
-) -> None:
-    machine = Machine()
-    torn_at_a_roll(tmp_path, machine)
-    machine.life = "second"
-    kill(manager(tmp_path, machine))
-    assert told_at_the_start(tmp_path, machine) == ("log_tail_truncated", "warning")
 
 
 def test_a_machine_is_known_again_once_its_logs_were_recovered(tmp_path: Path) -> None:

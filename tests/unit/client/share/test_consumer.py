@@ -216,13 +216,17 @@ async def test_an_acknowledgement_after_the_end_of_its_lock_fails_the_commit(bro
     assert group.outcomes == {1: ACCEPT}
 
 
-async def test_a_session_that_the_broker_forgot_is_opened_again_and_loses_nothing(
-    broker: ScriptedBroker,
+@pytest.mark.parametrize("fail", ["the session is forgotten", "an error that may pass"])
+async def test_an_acknowledgement_of_a_forgotten_session_or_that_may_pass_later_is_repeated(
+    broker: ScriptedBroker, fail: str
 ) -> None:
     group = ScriptedGroup(broker, b"a")
     async with consumer(broker) as it:
         record = await it.getone()
-        group.sessions.clear()
+        if fail == "the session is forgotten":
+            group.sessions.clear()
+        else:
+            group.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         record.accept()
         await it.commit()
     assert group.outcomes == {0: ACCEPT}
@@ -250,16 +254,6 @@ async def test_after_a_lost_connection_nothing_is_read_that_another_may_have_and
         await until(lambda: group.counts[0] == 2)
         group.add(b"c")
         assert (await it.getone()).value == b"c"
-        record.accept()
-        await it.commit()
-    assert group.outcomes == {0: ACCEPT}
-
-
-async def test_an_acknowledgement_that_may_pass_later_is_repeated(broker: ScriptedBroker) -> None:
-    group = ScriptedGroup(broker, b"a")
-    async with consumer(broker) as it:
-        record = await it.getone()
-        group.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         record.accept()
         await it.commit()
     assert group.outcomes == {0: ACCEPT}
