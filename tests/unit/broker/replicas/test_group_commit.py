@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,10 @@ class Log:
     def tell_waiting(self) -> None:
         self.told.append(len(self.begun))
 
+    def ask(self, group_commit: GroupCommit) -> None:
+        self.unflushed += 1
+        group_commit.request(self)
+
     async def until(self, flushes: int) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
             while len(self.flushed) + len(self.errors) < flushes:
@@ -78,70 +83,67 @@ class Log:
                 await self.changed.wait()
 
 
+@pytest.fixture
+async def group_commit() -> AsyncIterator[GroupCommit]:
+    made = GroupCommit(asyncio.get_running_loop())
+    yield made
+    await made.close()
+
+
 async def begun(log: Log) -> None:
     assert await asyncio.to_thread(log.started.acquire, timeout=DEADLINE_SECONDS)
 
 
-async def test_all_that_waits_in_one_step_of_the_loop_shares_a_flush() -> None:
-    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+async def test_all_that_waits_in_one_step_of_the_loop_shares_a_flush(group_commit: GroupCommit) -> None:
+    log = Log()
     for _ in range(5):
-        log.unflushed += 1
-        group_commit.request(log)
+        log.ask(group_commit)
     log.may_finish.release()
     await log.until(1)
     assert log.flushed == [5]
-    await group_commit.close()
 
 
-async def test_what_arrives_during_a_flush_shares_the_next_one() -> None:
-    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
-    log.unflushed = 1
-    group_commit.request(log)
+async def test_what_arrives_during_a_flush_shares_the_next_one(group_commit: GroupCommit) -> None:
+    log = Log()
+    log.ask(group_commit)
     await begun(log)
     for _ in range(3):
-        log.unflushed += 1
-        group_commit.request(log)
+        log.ask(group_commit)
         await asyncio.sleep(0)
     assert log.flushed == []
     log.may_finish.release(2)
     await log.until(2)
     assert log.flushed == [1, 3]
-    await group_commit.close()
 
 
-async def test_the_next_flush_begins_before_the_waiters_of_the_last_are_answered() -> None:
-    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
-    log.unflushed = 1
-    group_commit.request(log)
+async def test_the_next_flush_begins_before_the_waiters_of_the_last_are_answered(
+    group_commit: GroupCommit,
+) -> None:
+    log = Log()
+    log.ask(group_commit)
     await begun(log)
-    log.unflushed = 1
-    group_commit.request(log)
+    log.ask(group_commit)
     log.may_finish.release(2)
     await log.until(2)
     await group_commit.close()
     assert log.told == [2, 2]
 
 
-async def test_several_logs_are_flushed_at_the_same_time() -> None:
-    group_commit = GroupCommit(asyncio.get_running_loop())
+async def test_several_logs_are_flushed_at_the_same_time(group_commit: GroupCommit) -> None:
     logs = [Log() for _ in range(MAX_THREADS)]
     for log in logs:
-        log.unflushed = 1
-        group_commit.request(log)
+        log.ask(group_commit)
     for log in logs:
         await begun(log)
     for log in logs:
         log.may_finish.release()
         await log.until(1)
-    await group_commit.close()
 
 
-async def test_a_slow_log_holds_up_no_other() -> None:
-    group_commit = GroupCommit(asyncio.get_running_loop())
+async def test_a_slow_log_holds_up_no_other(group_commit: GroupCommit) -> None:
     slow, *others = [Log() for _ in range(2 * MAX_THREADS)]
     for log in (slow, *others):
-        log.unflushed = 1
-        group_commit.request(log)
+        log.ask(group_commit)
     for log in others:
         log.may_finish.release()
         await log.until(1)
@@ -246,31 +248,28 @@ async def test_a_file_that_cannot_be_closed_after_the_kernel_synced_it_keeps_no_
 
 
 async def test_where_no_thread_can_be_started_the_loop_flushes_itself(
+    group_commit: GroupCommit,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    group_commit, logs = GroupCommit(asyncio.get_running_loop()), [Log(), Log()]
+    logs = [Log(), Log()]
     for log in logs:
-        log.unflushed = 1
         log.may_finish.release()
-        group_commit.request(log)
+        log.ask(group_commit)
     for log in logs:
         await log.until(1)
     assert [log.flushed for log in logs] == [[1], [1]]
-    await group_commit.close()
 
 
-async def test_threads_stay_few_and_nothing_waits_for_ever() -> None:
+async def test_threads_stay_few_and_nothing_waits_for_ever(group_commit: GroupCommit) -> None:
     before = threading.enumerate()
-    group_commit = GroupCommit(asyncio.get_running_loop())
     logs = [Log() for _ in range(5 * MAX_THREADS)]
     for log in logs:
-        log.unflushed = 1
         log.may_finish.release()
-        group_commit.request(log)
+        log.ask(group_commit)
     for log in logs:
         await log.until(1)
     begun = [thread for thread in threading.enumerate() if thread not in before]
@@ -280,21 +279,19 @@ async def test_threads_stay_few_and_nothing_waits_for_ever() -> None:
     assert not [thread for thread in flushers if thread.is_alive()]
 
 
-async def test_a_failure_is_reported_once_and_the_others_go_on() -> None:
-    group_commit, bad, good = GroupCommit(asyncio.get_running_loop()), Log(), Log()
+async def test_a_failure_is_reported_once_and_the_others_go_on(group_commit: GroupCommit) -> None:
+    bad, good = Log(), Log()
     bad.error = OSError("no")
     for log in (bad, good):
-        log.unflushed = 1
         log.may_finish.release()
-        group_commit.request(log)
+        log.ask(group_commit)
     await bad.until(1)
     await good.until(1)
     assert (bad.errors, good.flushed) == ([bad.error], [1])
-    await group_commit.close()
 
 
-async def test_close_waits_for_what_was_requested() -> None:
-    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+async def test_close_waits_for_what_was_requested(group_commit: GroupCommit) -> None:
+    log = Log()
     log.unflushed = 2
     group_commit.request(log)
     closing = asyncio.create_task(group_commit.close())
@@ -306,11 +303,12 @@ async def test_close_waits_for_what_was_requested() -> None:
 
 
 @pytest.mark.parametrize("pending", [0, 1])
-async def test_a_request_with_nothing_to_flush_costs_no_thread(pending: int) -> None:
-    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+async def test_a_request_with_nothing_to_flush_costs_no_thread(
+    group_commit: GroupCommit, pending: int
+) -> None:
+    log = Log()
     log.unflushed = pending
     log.may_finish.release()
     group_commit.request(log)
     await group_commit.wait_idle()
     assert len(group_commit._threads) == pending
-    await group_commit.close()
