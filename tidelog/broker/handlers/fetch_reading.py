@@ -64,8 +64,9 @@ class FetchPass:
         # Else what consumers read there would come with the next records only (KIP-392).
         self._tells_marks = is_follower and selects
         self._quota = services.leader_quota if is_follower else None
-        most_bytes = min(request.max_bytes, config.fetch_max_bytes)
-        self._budget = FetchBudget(min(most_bytes, memory.share_bytes) if memory.is_short else most_bytes)
+        # A control group may leave less memory than fetch.max.bytes.
+        bound_bytes = memory.share_bytes if memory.is_short else memory.short_bytes
+        self._budget = FetchBudget(min(request.max_bytes, config.fetch_max_bytes, bound_bytes))
 
     def read(self) -> Steps[FetchBudget]:
         """Read every partition in order. Raises ColdRead when `nowait`."""

@@ -229,6 +229,12 @@ async def test_while_memory_is_short_an_answer_brings_a_share_at_most_and_one_ba
     assert len(offsets(await fetch_one(asker, ("t", 0, 0)))) == 10
 
 
+async def test_an_answer_brings_no_more_than_makes_memory_short(open_asker: Open) -> None:
+    asker = await open_asker(queued_max_bytes=20_000, socket_request_max_bytes=10_000)
+    size = await filled(asker, 20, size=1_000)
+    assert 5_000 < len(stored(await fetch_one(asker, ("t", 0, 0)))) <= 10_000 < 20 * size
+
+
 async def test_a_fetch_that_waits_says_how_much_memory_waits_with_it(asker: Asker) -> None:
     await asker.create("t", 3)
 
