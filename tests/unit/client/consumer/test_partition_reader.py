@@ -70,12 +70,6 @@ def test_what_was_fetched_does_not_hang_on_the_buffer_it_came_in(it: PartitionRe
     assert drain(it) == [b"a"]
 
 
-def test_a_batch_that_begins_before_the_position_gives_only_what_lies_behind_it() -> None:
-    it = reader(11)
-    it.add(stored(10, b"a", b"b", b"c"))
-    assert drain(it) == [b"b", b"c"]
-
-
 def test_an_answer_may_end_in_a_truncated_batch_which_comes_again(it: PartitionReader) -> None:
     whole, next_one = stored(0, b"a"), stored(1, b"b")
     it.add(whole + next_one[:-3])
@@ -88,12 +82,6 @@ def test_a_batch_that_was_handed_out_is_not_handed_out_again(it: PartitionReader
     it.add(stored(0, b"a"))
     it.add(stored(0, b"a") + stored(1, b"b"))
     assert drain(it) == [b"a", b"b"]
-
-
-def test_control_batches_are_passed_over(it: PartitionReader) -> None:
-    it.add(stored(0, b"a") + stored(1, b"marker", is_control=True))
-    assert drain(it) == [b"a"]
-    assert it.position == 2
 
 
 def test_what_compaction_took_is_passed_over(it: PartitionReader) -> None:
