@@ -18,7 +18,7 @@ from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.client import Producer
 from tidelog.pipeline.data_source import TidelogDataSource
 from tidelog.pipeline.schema import SCHEMA
-from tidelog.pipeline.source.reading import RemotePartition
+from tidelog.pipeline.source.reading import PiecePartition
 
 # Spark's workers have the environment in which Spark was started.
 os.environ |= {"AWS_ACCESS_KEY_ID": "anyone", "AWS_SECRET_ACCESS_KEY": "anything"}
@@ -90,7 +90,7 @@ def test_each_record_is_read_once_from_the_objects_and_through_the_broker(
     committed = [number for number in everything if number // EACH % 3 != 2]
     given = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": "t", "startingOffsets": "earliest"}
     tasks = TidelogDataSource(given | place).reader(SCHEMA).partitions()
-    assert sum(isinstance(task, RemotePartition) for task in tasks) > 5
+    assert sum(isinstance(task, PiecePartition) for task in tasks) > 5
     for level, wanted in (("read_uncommitted", everything), ("read_committed", committed)):
         for way, more in (("objects", place), ("broker", {})):
             options = given | more | {"isolation.level": level}

@@ -25,7 +25,7 @@ from tidelog.pipeline.offsets import OffsetRange, Place
 from tidelog.pipeline.options.source import SourceOptions, options_of_ranges, parse_options
 from tidelog.pipeline.source.losses import count_losses
 from tidelog.pipeline.source.micro_batches import batch_ranges, next_offsets
-from tidelog.pipeline.source.reading import bounds_of, report_losses
+from tidelog.pipeline.source.reading import logs_of, report_losses
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +67,7 @@ def build(spark: "SparkSession", settings: ArchiveSettings) -> "DataFrame":
     """
     settings.check()
     job = _Job(spark, settings)
-    bounds = bounds_of(job.options)
+    bounds = logs_of(job.options).bounds
     starts = {place: start for place, (start, _) in bounds.items()}
     ends = next_offsets(starts, bounds, settings.max_rows, None)
     return job.read(batch_ranges(starts, ends, bounds, None))
@@ -138,7 +138,7 @@ class _Job:
         """The logs' bounds now. Raises ArchiveError if they are not the logs of the archive."""
         if self._settings.cluster is not None:
             archive.belong_to(*asyncio.run(origin_of(self._settings.cluster, self._settings.topics)))
-        return bounds_of(self.options)
+        return logs_of(self.options).bounds
 
     def read(self, ranges: Iterable[OffsetRange], lost: Path | None = None) -> "DataFrame":
         """The records of the ranges, at most one per partition. Losses are saved in the folder `lost`."""

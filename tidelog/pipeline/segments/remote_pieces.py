@@ -16,6 +16,7 @@ from tidelog.broker.storage.log_types import Read
 from tidelog.broker.storage.segment import Slice
 from tidelog.broker.tiering.remote_segments import BLOCK_BYTES, RemoteReader, RemoteSegment
 from tidelog.pipeline.offsets import OffsetRange, Place
+from tidelog.protocol.records import AbortedTransactions
 from tidelog.remote_log.manifest import CopiedSegment, Manifest
 from tidelog.remote_log.object_store import ObjectStore, open_store
 from tidelog.remote_log.partition_objects import PartitionObjects
@@ -47,7 +48,7 @@ class RemotePiece(NamedTuple):
 
 
 def plan_remote(
-    place: tuple[str, str, str], ranges: Iterable[OffsetRange], topic_ids: Mapping[str, str]
+    place: tuple[str, ...], ranges: Iterable[OffsetRange], topic_ids: Mapping[str, str]
 ) -> tuple[list[RemotePiece], list[OffsetRange]]:
     """The pieces of what is in remote storage at `place` (URL, endpoint, region), and the ranges that are
     left. Raises OSError, ManifestError, and ValueError for a place that cannot be."""
@@ -85,8 +86,10 @@ def _cut(piece: RemotePiece) -> Iterator[RemotePiece]:
         yield piece._replace(offsets=offsets._replace(start=start, end=end))
 
 
-def read_remote(piece: RemotePiece, *, read_committed: bool) -> Iterator[tuple[Slice, list[tuple[int, int]]]]:
-    """Whole batches, and the aborted transactions among all records of the piece.
+def read_remote(
+    piece: RemotePiece, *, read_committed: bool
+) -> Iterator[tuple[Slice, AbortedTransactions | None]]:
+    """Whole batches, one after the other, and the filter of all of them, which knows what came before.
 
     Raises OSError, and CorruptSegmentError for damage.
     """
@@ -95,12 +98,12 @@ def read_remote(piece: RemotePiece, *, read_committed: bool) -> Iterator[tuple[S
     )
     segment = RemoteSegment(reader, piece.path, piece.segment)
     _, _, offset, end = piece.offsets
-    aborted: list[tuple[int, int]] = []
+    batch_filter = None
     if read_committed and segment.count:
-        aborted, _ = segment.aborted(offset, end)
+        batch_filter = AbortedTransactions(segment.aborted(offset, end)[0])
     found = segment.read(Read(offset, BLOCK_BYTES, segment.end_offset))
     while found is not None:
-        yield found, aborted
+        yield found, batch_filter
         offset = found.next_offset
         if offset >= end:
             return

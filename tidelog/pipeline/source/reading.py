@@ -59,6 +59,7 @@ from tidelog.pipeline.source.fetch import (
 from tidelog.pipeline.source.losses import left_out, note_losses
 from tidelog.pipeline.workers import freeze_imports, rows_for_spark
 from tidelog.protocol.records import AbortedTransactions
+from tidelog.protocol.types import Buffer
 from tidelog.wire.cluster_config import ClusterConfig
 
 if TYPE_CHECKING:
@@ -77,29 +78,16 @@ class FetchedPartition(InputPartition):  # type: ignore[misc]
 
 
 @dataclass
-class RemotePartition(InputPartition):  # type: ignore[misc]
-    """One Spark task's share of a remote segment."""
-
-    piece: "RemotePiece"
-    topic_id: str | None
-
-
-@dataclass
 class PiecePartition(InputPartition):  # type: ignore[misc]
-    """One Spark task's share of a segment file; the topic's id if it is known."""
+    """One Spark task's share of a segment file, or of a remote segment; the topic's id if it is known."""
 
-    piece: Piece
+    piece: "Piece | RemotePiece"
     topic_id: str | None
-
-
-def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
-    """The start and end of each log that `options` select. Raises ClientError, or as
-    `logs_without_broker`."""
-    return logs_of(options).bounds
 
 
 def logs_of(options: SourceOptions) -> Logs:
-    """The same as `bounds_of`, with the ids of the topics, and the leaders if there is a broker."""
+    """The logs that `options` select, with their leaders if there is a broker. Raises ClientError, or as
+    `logs_without_broker`."""
     if options.cluster is None:
         return logs_without_broker(options, _folders(options))
     return find_logs(
@@ -170,8 +158,7 @@ def tasks_of(
         options.max_partitions_per_task,
     )
     return [
-        *(RemotePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in remote),
-        *(PiecePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in pieces),
+        *(PiecePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in (*remote, *pieces)),
         *(
             FetchedPartition(tuple((each, logs.topic_ids.get(each.topic)) for each in group))
             for group in groups
@@ -212,10 +199,12 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
     `decode_record_batches`.
     """
     freeze_imports()
-    if isinstance(partition, RemotePartition):
-        return rows_for_spark(_read_remote(options, partition.piece, partition.topic_id))
     if isinstance(partition, PiecePartition):
-        return rows_for_spark(_read_piece(options, partition.piece, partition.topic_id))
+        piece, topic_id = partition.piece, partition.topic_id
+        is_file = isinstance(piece, Piece)
+        return rows_for_spark(
+            _read_piece(options, piece, topic_id) if is_file else _read_remote(options, piece, topic_id)
+        )
     if isinstance(partition, FetchedPartition):
         ranges = (_fetch_range(options, *each) for each in partition.ranges)
         return rows_for_spark(chain.from_iterable(ranges))
@@ -249,15 +238,7 @@ def _read_piece(options: SourceOptions, piece: Piece, topic_id: str | None) -> I
         # After the opening: an open file stays that of its topic.
         require_same_topic(offsets.topic, topic_id, topic_id_in(Path(piece.path).parent))
         for data in file.read(offsets.start, offsets.end):
-            yield from decode_record_batches(
-                data,
-                topic=offsets.topic,
-                partition=offsets.partition,
-                start_offset=offsets.start,
-                end_offset=offsets.end,
-                columns=options.columns,
-                batch_filter=batch_filter,
-            )
+            yield from _rows(options, offsets, data, batch_filter)
 
 
 def _read_remote(
@@ -267,16 +248,8 @@ def _read_remote(
 
     offsets = piece.offsets
     try:
-        for found, aborted in read_remote(piece, read_committed=options.read_committed):
-            yield from decode_record_batches(
-                found.data,
-                topic=offsets.topic,
-                partition=offsets.partition,
-                start_offset=offsets.start,
-                end_offset=offsets.end,
-                columns=options.columns,
-                batch_filter=AbortedTransactions(aborted) if aborted else None,
-            )
+        for found, batch_filter in read_remote(piece, read_committed=options.read_committed):
+            yield from _rows(options, offsets, found.data, batch_filter)
             offsets = offsets._replace(start=found.next_offset)
     except FileNotFoundError:
         # Retention has deleted it meanwhile: the broker knows from where on.
@@ -292,15 +265,8 @@ def _fetch_range(
             for answer in read_answers(
                 cluster, offsets, topic_id=topic_id, read_committed=options.read_committed
             ):
-                yield from decode_record_batches(
-                    answer.data,
-                    topic=offsets.topic,
-                    partition=offsets.partition,
-                    start_offset=offsets.start,
-                    end_offset=offsets.end,
-                    columns=options.columns,
-                    batch_filter=AbortedTransactions(answer.aborted) if answer.aborted else None,
-                )
+                batch_filter = AbortedTransactions(answer.aborted) if answer.aborted else None
+                yield from _rows(options, offsets, answer.data, batch_filter)
                 offsets = offsets._replace(start=next_offset(answer.data, offsets.start))
             return
         except OffsetOutOfRangeError as error:
@@ -315,6 +281,21 @@ def _fetch_range(
             )
             note_losses(options.losses_path, [offsets._replace(end=min(log_start, offsets.end))])
             offsets = offsets._replace(start=log_start)
+
+
+def _rows(
+    options: SourceOptions, offsets: OffsetRange, data: Buffer, batch_filter: AbortedTransactions | None
+) -> Iterator[pa.RecordBatch]:
+    """The records of the range in `data`."""
+    return decode_record_batches(
+        data,
+        topic=offsets.topic,
+        partition=offsets.partition,
+        start_offset=offsets.start,
+        end_offset=offsets.end,
+        columns=options.columns,
+        batch_filter=batch_filter,
+    )
 
 
 def report_losses(losses: list[str] | None) -> None:

@@ -17,7 +17,7 @@ from tidelog.pipeline.data_source import TidelogDataSource
 from tidelog.pipeline.offsets import OptionError
 from tidelog.pipeline.schema import SCHEMA
 from tidelog.pipeline.segments import remote_pieces
-from tidelog.pipeline.source.reading import FetchedPartition, RemotePartition
+from tidelog.pipeline.source.reading import FetchedPartition, PiecePartition
 
 
 async def _settle(services: Services) -> None:
@@ -32,6 +32,7 @@ async def _fill(address: str) -> None:
             await producer.begin_transaction()
             for value in range(2):
                 await producer.send("t", b"%d-%d" % (number, value) + b"x" * 50, partition=0)
+            await producer.flush()  # What was not sent when a transaction is aborted never is.
             await (producer.abort_transaction() if number % 3 == 2 else producer.commit_transaction())
     async with Producer(bootstrap_servers=address) as producer:
         for number in range(10):
@@ -47,7 +48,8 @@ def test_old_records_come_from_the_object_store(
         "remote.storage.url": url,
         "remote.log.manager.task.interval.ms": 3_600_000,
     }
-    configs = {name.replace("_", "."): value for name, value in TIERED.items()}
+    several_transactions = {"segment_bytes": "1000"}
+    configs = {name.replace("_", "."): value for name, value in (TIERED | several_transactions).items()}
     with ThreadedBroker(data_dir=tmp_path / "data", settings=settings) as broker:
         broker.create_topic("t", configs=configs)
         asyncio.run(_fill(broker.bootstrap_servers))
@@ -55,11 +57,12 @@ def test_old_records_come_from_the_object_store(
         given = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": "t"}
         for level in ("read_committed", "read_uncommitted"):
             for start in ("earliest", '{"t":{"0":4}}'):
-                for most_bytes in (1, 1 << 30):
-                    monkeypatch.setattr(remote_pieces, "PIECE_BYTES", most_bytes)
+                for piece_bytes, block_bytes in ((1, 1 << 20), (1 << 30, 1 << 20), (1 << 30, 1)):
+                    monkeypatch.setattr(remote_pieces, "PIECE_BYTES", piece_bytes)
+                    monkeypatch.setattr(remote_pieces, "BLOCK_BYTES", block_bytes)
                     options = given | {"isolation.level": level, "startingOffsets": start}
                     remote, kinds = read(options | {"remote.storage.url": url})
-                    assert kinds == {RemotePartition, FetchedPartition}
+                    assert kinds == {PiecePartition, FetchedPartition}
                     assert remote == read(options)[0]
                     assert len(remote) >= 20
         address = broker.bootstrap_servers
