@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from faults.process import BrokerProcess
 from faults.wire import Wire
 from tests.several.served import Served, served
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.client import ClusterConfig, TopicPartition
+from tidelog.client import Admin, ClusterConfig, TopicPartition
 from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.pipeline.sink.sending import LoopThread
 from tidelog.protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
@@ -48,6 +50,19 @@ class Running(ABC):
     def append(self, topic: str, partition: int, batches: Iterable[bytes | bytearray]) -> None:
         """Append each batch as it is; the broker only gives it its offsets."""
         self.run(self._append(topic, partition, batches))
+
+    def open_transactions(self) -> list[str]:
+        return list(self.run(self._open_transactions()))
+
+    async def _open_transactions(self) -> list[str]:
+        async with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
+            return [each.transactional_id for each in await admin.transactions.list(states=["Ongoing"])]
+
+    def records(self, spark: SparkSession, topic: str, **options: str) -> list[Any]:
+        """What a batch reads of the topic, in the order of its logs."""
+        given = {"bootstrap.servers": self.bootstrap_servers, "subscribe": topic}
+        frame = spark.read.format("tidelog").options(**given, **options).load()
+        return list(frame.orderBy("partition", "offset").collect())
 
     def _cluster(self) -> Cluster:
         return Cluster(

@@ -17,7 +17,6 @@ from tests.several.served import SEVERAL
 from tests.spark.brokers import RunningCluster, running_cluster
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
-from tidelog.client import Admin
 from tidelog.pipeline.data_source import TidelogDataSource
 from tidelog.pipeline.schema import SCHEMA
 from tidelog.pipeline.source.micro_batches import reported_offsets
@@ -62,9 +61,8 @@ def read(spark: SparkSession, topic: str, **options: str) -> DataFrame:
 
 def stored(spark: SparkSession, running: RunningCluster, topic: str) -> list[str]:
     """What a reader of committed records gets."""
-    options = {"bootstrap.servers": running.bootstrap_servers, "isolation.level": "read_committed"}
-    rows = read(spark, topic, **options).select(f.col("value").cast("string")).collect()
-    return sorted(row.value for row in rows)
+    rows = running.records(spark, topic, **{"isolation.level": "read_committed"})
+    return sorted(row.value.decode() for row in rows)
 
 
 def tasks(**options: str) -> list[Any]:
@@ -99,7 +97,7 @@ def test_a_stream_is_exact_while_brokers_are_killed_in_turn(
     finally:
         query.stop()
     assert stored(spark, running, copy) == values(running.cluster.count)
-    assert open_transactions(running) == []
+    assert running.open_transactions() == []
 
 
 def await_offsets(query: StreamingQuery, count: int) -> None:
@@ -112,14 +110,6 @@ def await_offsets(query: StreamingQuery, count: int) -> None:
         return offsets is not None and sum(offsets.values()) == count
 
     wait_for(has_read, f"{count} offsets to be read", _SECONDS)
-
-
-def open_transactions(running: RunningCluster) -> list[str]:
-    async def listed() -> list[str]:
-        async with Admin(bootstrap_servers=running.bootstrap_servers) as admin:
-            return [each.transactional_id for each in await admin.transactions.list(states=["Ongoing"])]
-
-    return list(running.run(listed()))
 
 
 def test_the_files_of_all_folders_give_what_the_wire_gives(

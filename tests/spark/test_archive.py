@@ -57,14 +57,9 @@ class Topic:
     def run(self, **settings: Any) -> ArchiveReport:
         return run(self._spark, replace(self.settings, **settings))
 
-    def source(self) -> list[Any]:
-        options = {"bootstrap.servers": self.broker.bootstrap_servers, "subscribe": self.name}
-        frame = self._spark.read.format("tidelog").options(**options).load()
-        return list(frame.orderBy("partition", "offset").collect())
-
     def check(self, *, by_spark: bool = False) -> None:
         """Pyarrow, and Spark if asked to, find exactly the topic's records in the archive."""
-        expected = self.source()
+        expected = self.broker.records(self._spark, self.name)
         if by_spark:
             frame = self._spark.read.parquet(str(self.folder))
             assert frame.select(*COLUMNS).orderBy("partition", "offset").collect() == expected

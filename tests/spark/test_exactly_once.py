@@ -13,7 +13,6 @@ from pyspark.sql import functions as f
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
-from tidelog.client import Admin
 from tidelog.pipeline.exactly_once.foreach_batch import write_once
 
 ALLOWED = "tidelog-sink.*"
@@ -70,23 +69,12 @@ def finish(writer: Any) -> None:
 
 
 def committed(spark: SparkSession, broker: RunningBroker, topic: str) -> list[str]:
-    options = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
-    options["isolation.level"] = "read_committed"
-    return sorted(
-        row.value.decode() for row in spark.read.format("tidelog").options(**options).load().collect()
-    )
+    rows = broker.records(spark, topic, **{"isolation.level": "read_committed"})
+    return sorted(row.value.decode() for row in rows)
 
 
 def expected() -> list[str]:
     return sorted(f"{number}{letter}" for number in range(ROWS) for letter in "ab")
-
-
-def open_transactions(broker: RunningBroker) -> list[str]:
-    async def listed() -> list[str]:
-        async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            return [each.transactional_id for each in await admin.transactions.list(states=["Ongoing"])]
-
-    return list(broker.run(listed()))
 
 
 def forget_commit(checkpoint: Path) -> None:
@@ -103,7 +91,7 @@ def test_rows_of_failed_tasks_and_repeated_batches_are_there_once(
     run(doubled(spark, broker, str(tmp_path / "failed")), broker, checkpoint, "once")
     assert (tmp_path / "failed").exists()
     assert committed(spark, broker, "once") == expected()
-    assert open_transactions(broker) == []
+    assert broker.open_transactions() == []
 
     forget_commit(checkpoint)
     run(doubled(spark, broker).coalesce(1), broker, checkpoint, "once")
@@ -115,7 +103,7 @@ def test_rows_of_failed_tasks_and_repeated_batches_are_there_once(
     with pytest.raises(PySparkException, match="was written before, with other rows"):
         run(doubled(spark, broker), broker, checkpoint, "once")
     assert committed(spark, broker, "once") == expected()
-    assert open_transactions(broker) == []
+    assert broker.open_transactions() == []
 
 
 def test_a_checkpoint_may_be_in_any_file_system_of_the_driver(
@@ -162,7 +150,7 @@ def test_foreach_batch_stores_rows_once_as_one_call(
     writer = frame.writeStream.foreachBatch(both_by_one_name)
     with pytest.raises(PySparkException, match=r"give each write its own exactly_once\.name"):
         finish(writer.option("checkpointLocation", str(checkpoint)))
-    assert open_transactions(broker) == []
+    assert broker.open_transactions() == []
 
 
 def test_a_broker_that_does_not_permit_it_is_named_with_what_to_set(

@@ -72,9 +72,7 @@ class Mirror:
         return str(query.runId)
 
     def stored(self) -> list[Any]:
-        options = {"bootstrap.servers": self._broker.bootstrap_servers, "subscribe": self.target}
-        frame = self._spark.read.format("tidelog").options(**options).load()
-        return frame.orderBy("partition", "offset").collect()
+        return self._broker.records(self._spark, self.target)
 
     def check(self, *, audited: bool = False) -> list[Any]:
         """Every record is there once, in order, in its partition, and names its source."""

@@ -37,12 +37,6 @@ def append(broker: RunningBroker, topic: str, partition: int, first: int, count:
     broker.append(topic, partition, [make_batch(rows)])
 
 
-def read(spark: SparkSession, broker: RunningBroker, topic: str) -> list[Any]:
-    options = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
-    frame = spark.read.format("tidelog").options(**options).load()
-    return frame.orderBy("partition", "offset").collect()
-
-
 def test_topics_are_mirrored_between_brokers_and_a_second_run_goes_on(
     spark: SparkSession, broker: RunningBroker, other: RunningBroker, tmp_path: Path
 ) -> None:
@@ -67,7 +61,7 @@ def test_topics_are_mirrored_between_brokers_and_a_second_run_goes_on(
             report = thread.submit(run, spark, settings, progress.append).result()
         assert report.summary()["rows_written"] == 75
         assert (report.topics, report.exit_code, progress[-1].rows) == (2, 0, 75)
-    orders, people = read(spark, other, "orders"), read(spark, other, "people")
+    orders, people = other.records(spark, "orders"), other.records(spark, "people")
     assert [(row.partition, int(row.value)) for row in orders] == [
         (partition, n) for partition in (0, 1) for n in range(0, 100, 2)
     ]
@@ -122,8 +116,8 @@ def test_a_topic_moves_with_its_history_and_with_what_groups_committed(
     )
     assert run(spark, settings).summary()["rows_written"] == 40 + 30 + 2 * 10
     kept = ("key", "value", "timestamp", "partition")
-    originals = [row for row in read(spark, broker, "history") if not row.value.startswith(b"aborted")]
-    copies = read(spark, other, "history")
+    originals = [row for row in broker.records(spark, "history") if not row.value.startswith(b"aborted")]
+    copies = other.records(spark, "history")
     assert [[row[name] for name in kept] for row in copies] == [
         [row[name] for name in kept] for row in originals
     ]

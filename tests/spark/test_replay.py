@@ -46,14 +46,8 @@ def archived(spark: SparkSession, broker: RunningBroker, tmp_path_factory: pytes
     return folder
 
 
-def stored(spark: SparkSession, broker: RunningBroker, topic: str) -> list[Any]:
-    options = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
-    frame = spark.read.format("tidelog").options(**options).load()
-    return list(frame.orderBy("partition", "offset").collect())
-
-
 def values(spark: SparkSession, broker: RunningBroker, topic: str) -> list[tuple[int, int]]:
-    return [(row.partition, int(row.value)) for row in stored(spark, broker, topic)]
+    return [(row.partition, int(row.value)) for row in broker.records(spark, topic)]
 
 
 def counts(report: ReplayReport) -> tuple[int, int, int]:
@@ -79,7 +73,7 @@ def test_an_archive_comes_back_once_through_stops_and_lost_notes(
     report = run(spark, settings)
     assert (counts(report), report.offsets_left) == ((120, 70, 50), 0)
     assert counts(run(spark, settings)) == (0, 0, 0)
-    original, copy = stored(spark, broker, "7"), stored(spark, broker, "back")
+    original, copy = broker.records(spark, "7"), broker.records(spark, "back")
     kept = ("key", "value", "partition", "offset", "timestamp")
     assert [[row[name] for name in kept] for row in copy] == [
         [row[name] for name in kept] for row in original

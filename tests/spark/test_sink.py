@@ -1,7 +1,6 @@
 """`format("tidelog")` stores the rows of batches and streams as records; what it cannot store it refuses."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -19,11 +18,6 @@ def write(frame: DataFrame, broker: RunningBroker, **options: str) -> None:
     frame.write.format("tidelog").mode("append").options(**given).save()
 
 
-def read(spark: SparkSession, broker: RunningBroker, topic: str) -> list[Any]:
-    options = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
-    return spark.read.format("tidelog").options(**options).load().orderBy("partition", "offset").collect()
-
-
 def test_every_column_of_a_row_arrives(spark: SparkSession, broker: RunningBroker) -> None:
     broker.create_topic("columns", partitions=2)
     frame = spark.sql(
@@ -34,7 +28,7 @@ def test_every_column_of_a_row_arrives(spark: SparkSession, broker: RunningBroke
            UNION ALL SELECT NULL, NULL, 'columns', 1, NULL, NULL"""
     ).coalesce(1)
     write(frame, broker)
-    first, second = read(spark, broker, "columns")
+    first, second = broker.records(spark, "columns")
     assert (first.key, first.value, first.partition) == (b"k", b"v", 1)
     assert first.timestamp.isoformat().startswith("2024-01-02T03:04:05.678")
     assert [tuple(each) for each in first.headers] == [("h", b"x"), ("empty", None)]
@@ -48,7 +42,7 @@ def test_rows_go_by_key_where_the_client_sends_them(spark: SparkSession, broker:
         broker.create_topic(topic, partitions=3)
         frame = spark.range(2000).selectExpr("CAST(id AS STRING) AS key", "REPEAT('x', 50) AS value")
         write(frame, broker, **{"topic": topic, "compression.type": codec, "batch.size": "10000"})
-        rows = read(spark, broker, topic)
+        rows = broker.records(spark, topic)
         assert sorted(int(row.key) for row in rows) == list(range(2000))
         assert all(row.partition == murmur2_partition(bytes(row.key), 3) for row in rows)
     settings = AuditSettings(topics=tuple(topics), cluster=ClusterConfig(broker.bootstrap_servers))
@@ -60,7 +54,7 @@ def test_rows_without_a_key_are_spread_and_large_ones_fit(spark: SparkSession, b
     broker.create_topic("spread", partitions=3)
     frame = spark.range(3000).selectExpr("IF(id = 7, REPEAT('y', 900000), REPEAT('x', 100)) AS value")
     write(frame, broker, **{"topic": "spread", "batch.size": "20000"})
-    rows = read(spark, broker, "spread")
+    rows = broker.records(spark, "spread")
     assert len(rows) == 3000
     assert {row.partition for row in rows} == {0, 1, 2}
     assert max(len(row.value) for row in rows) == 900_000
@@ -82,7 +76,7 @@ def test_a_stream_stores_its_rows(spark: SparkSession, broker: RunningBroker, tm
         .start()
     )
     query.awaitTermination()
-    assert sorted(int(row.value) for row in read(spark, broker, "to")) == list(range(1000))
+    assert sorted(int(row.value) for row in broker.records(spark, "to")) == list(range(1000))
 
 
 @pytest.mark.parametrize(
