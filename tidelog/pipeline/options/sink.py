@@ -164,41 +164,24 @@ def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) 
             " source_offset, or use delivery=at_least_once"
         )
     for name, kind in types.items():
-        if not _fits(name, kind):
-            raise OptionError(
-                f"column {name}: expected {_EXPECTED[name]}, got {kind.simpleString()}; cast it"
-            )
+        expected, accepted = _TYPES[name]
+        if not isinstance(kind, accepted) or (name == "headers" and kind.simpleString() != _HEADERS):
+            raise OptionError(f"column {name}: expected {expected}, got {kind.simpleString()}; cast it")
 
 
-_EXPECTED = {
-    "key": "binary or string",
-    "value": "binary or string",
-    "headers": "array<struct<key:string,value:binary>>",
-    "topic": "string",
-    "partition": "int",
-    "timestamp": "timestamp",
-    "source_topic": "string",
-    "source_partition": "int",
-    "source_offset": "bigint",
+_HEADERS = "array<struct<key:string,value:binary>>"
+_TYPES: Mapping[str, tuple[str, tuple[type[DataType], ...]]] = {
+    "key": ("binary or string", (BinaryType, StringType)),
+    "value": ("binary or string", (BinaryType, StringType)),
+    "headers": (_HEADERS, (ArrayType,)),
+    "topic": ("string", (StringType,)),
+    "partition": ("int", (IntegralType,)),
+    "timestamp": ("timestamp", (TimestampType, TimestampNTZType)),
+    "source_topic": ("string", (StringType,)),
+    "source_partition": ("int", (IntegralType,)),
+    "source_offset": ("bigint", (IntegralType,)),
 }
-
-
-def _fits(name: str, kind: DataType) -> bool:
-    if name in ("key", "value"):
-        return isinstance(kind, BinaryType | StringType)
-    if name in ("topic", "source_topic"):
-        return isinstance(kind, StringType)
-    if name == "timestamp":
-        return isinstance(kind, TimestampType | TimestampNTZType)
-    if name == "headers":
-        element = kind.elementType if isinstance(kind, ArrayType) else None
-        return (
-            isinstance(element, StructType)
-            and element.names == ["key", "value"]
-            and isinstance(element["key"].dataType, StringType)
-            and isinstance(element["value"].dataType, BinaryType)
-        )
-    return isinstance(kind, IntegralType)
+"""The columns of a write: the type that is expected, in words, and those that are accepted."""
 
 
 def _session_path(given: Mapping[str, str], *, is_stream: bool) -> str:

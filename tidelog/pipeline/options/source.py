@@ -64,7 +64,7 @@ class SourceOptions:
     max_records_per_partition: int | None = None
     max_partitions_per_task: int | None = None
     commit_group_id: str = ""
-    remote: tuple[str, str, str] | None = None
+    remote: tuple[str, ...] | None = None
     """URL, endpoint and region of remote storage."""
 
 
@@ -129,6 +129,10 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
 
 def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -> SourceOptions:
     choice = partial(common.choice_of, given, OPTIONS)
+    for name in ("commit.group.id", "remote.storage.url"):
+        if given.get(name) and not given.get("bootstrap.servers"):
+            raise OptionError(f"{name}: give bootstrap.servers too, of the brokers that know the topics")
+    remote = tuple(given.get(f"remote.storage.{name}", "") for name in ("url", "endpoint", "region"))
     return SourceOptions(
         cluster=common.read_cluster(given, client_id=_CLIENT_ID),
         topics=_parse_topics(given["subscribe"]) if "subscribe" in given else None,
@@ -150,29 +154,9 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         max_trigger_delay_ms=_parse_delay(_text(given, "maxTriggerDelay")),
         max_records_per_partition=_count(given, "maxRecordsPerPartition"),
         max_partitions_per_task=_count(given, "maxPartitionsPerTask"),
-        commit_group_id=_commit_group(given),
-        remote=_remote(given),
+        commit_group_id=given.get("commit.group.id", ""),
+        remote=remote if remote[0] else None,
     )
-
-
-def _commit_group(given: Mapping[str, str]) -> str:
-    group = given.get("commit.group.id", "")
-    if group and not given.get("bootstrap.servers"):
-        raise OptionError("commit.group.id: give bootstrap.servers too, of the brokers that keep the group")
-    return group
-
-
-def _remote(given: Mapping[str, str]) -> tuple[str, str, str] | None:
-    url, endpoint, region = (
-        given.get(f"remote.storage.{name}", "") for name in ("url", "endpoint", "region")
-    )
-    if not url:
-        return None
-    if not given.get("bootstrap.servers"):
-        raise OptionError(
-            "remote.storage.url: give bootstrap.servers too, which says where the logs begin and end"
-        )
-    return url, endpoint, region
 
 
 def _text(given: Mapping[str, str], name: str) -> str:
