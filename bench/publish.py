@@ -13,9 +13,10 @@ from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 from bench.__main__ import BESIDE_KAFKA, LATEST
+from bench.loads.spark_load import CONNECTOR
 from bench.report import RATIO, middle_and_range, number
-from bench.results import SUBJECT, Row
-from bench.scenarios import brokers, startup
+from bench.results import REFERENCE, SUBJECT, Row
+from bench.scenarios import brokers, pipeline, startup
 from bench.targets.kafka import FlushedKafka, Kafka
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -23,6 +24,7 @@ END = "<!-- End of the table -->\n"
 _SERVERS = (SUBJECT, Kafka.name, FlushedKafka.name)
 _BESIDE_KAFKA = ((Kafka.name, SUBJECT), (FlushedKafka.name, SUBJECT))
 _UNFLUSHED = (Kafka.name, brokers.Unflushed.name)
+_OF_SPARK = ((CONNECTOR, SUBJECT), (pipeline.AIOKAFKA, SUBJECT), (REFERENCE, SUBJECT))
 
 
 class Page(NamedTuple):
@@ -69,14 +71,24 @@ PAGES: Final = (
         ("replicas",),
         _BESIDE_KAFKA,
     ),
+    Page(
+        _ROOT / "docs" / "spark.md",
+        _ROOT / "bench" / "published_pipeline.json",
+        ("pipeline",),
+        _OF_SPARK,
+    ),
 )
 _MEASURED = ("scenario", "measure", "unit", "values", "others", "processors")
 _ABOUT = ("measured_at", "machine", "rounds")
+_TIMES = ("s", "ms", "ms/s")
 _WIDTH = 120
 _RATIO_TITLES: Final = {
     _BESIDE_KAFKA[0]: "× Kafka",
     _BESIDE_KAFKA[1]: "× Kafka that flushes",
     _UNFLUSHED: "unflushed × Kafka",
+    _OF_SPARK[0]: "× Spark's connector",
+    _OF_SPARK[1]: "× aiokafka",
+    _OF_SPARK[2]: "× what it is compared with",
 }
 
 
@@ -101,8 +113,10 @@ def table(page: Page, content: Mapping[str, Any]) -> str:
         "broker's CPU: Tidelog, Kafka, Kafka that flushes",
         "p99, ms: Tidelog, Kafka, Kafka that flushes",
     )
-    head = f"|{'|'.join(f' {title} ' if title else ' ' for title in titles)}|"
-    lines = [head, "|---" + "|---:" * (len(titles) - 1) + "|", *_lines(page, rows)]
+    # Without the columns that have nothing in any line.
+    columns = [each for each in zip(titles, *_lines(page, rows), strict=True) if any(each[1:])]
+    head, *cells = (f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
+    lines = [head.replace("|  |", "| |", 1), "|---" + "|---:" * (len(columns) - 1) + "|", *cells]
     if any("~" in line for line in lines):
         about += " A number after ~ is not reliable: other programs took more than a tenth of the processors."
     lost = [line for each in page.ratios for line in wrap(_lost(rows, each), _WIDTH)]
@@ -110,17 +124,20 @@ def table(page: Page, content: Mapping[str, Any]) -> str:
 
 
 def _lost(rows: Sequence[Row], compared: tuple[str, str]) -> str:
-    """The rates in which the other is faster, with the ratios; empty where there is none."""
+    """In which rates the other is faster, and in which times, with the ratios; empty without any."""
     against, of = compared
-    rates = [row for row in rows if row.measure == "rate"]
-    slower = [f"{row.scenario} ({ratio:.2f})" for row in rates if (ratio := row.ratio(against, of) or 1) < 1]
-    return (
-        f"Less than {_RATIO_TITLES[compared].replace('× ', '1 × ')}: {'; '.join(slower)}." if slower else ""
-    )
+    title = _RATIO_TITLES[compared].replace("× ", "1 × ")
+    slower: dict[str, list[str]] = {"Less": [], "More": []}
+    for row in {row.scenario: row for row in reversed(rows)}.values():
+        ratio = row.ratio(against, of)
+        word = "Less" if row.measure == "rate" else "More" if row.unit in _TIMES else None
+        if ratio is not None and word is not None and (ratio < 1 if word == "Less" else ratio > 1):
+            slower[word].insert(0, f"{row.scenario} ({ratio:.2f})")
+    return " ".join(f"{word} than {title}: {'; '.join(names)}." for word, names in slower.items() if names)
 
 
-def _lines(page: Page, rows: Sequence[Row]) -> Iterator[str]:
-    """One per scenario: its first measure with the ratios, then processor time and latency."""
+def _lines(page: Page, rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    """The cells of one per scenario: its first measure with the ratios, then processor time and latency."""
     for name in dict.fromkeys(row.scenario for row in rows if not row.scenario.startswith(page.left_out)):
         measures = [row for row in rows if row.scenario == name]
         first = measures[0]
@@ -135,16 +152,16 @@ def _lines(page: Page, rows: Sequence[Row]) -> Iterator[str]:
                 for ratio, ends in ratios
             ),
             ", ".join(filter(None, limits)),
-            _numbers(measures, "µs/"),
-            _numbers(measures, "ms"),
+            _numbers(measures, "server CPU"),
+            _numbers(measures, "p99"),
         )
-        yield f"| {' | '.join(cells)} |"
+        yield cells
 
 
-def _numbers(measures: Sequence[Row], unit: str) -> str:
-    """The medians of the servers in the row of this unit, and per what they are; empty without one."""
+def _numbers(measures: Sequence[Row], measure: str) -> str:
+    """The medians of the servers in the row of this measure, and per what they are; empty without one."""
     for row in measures:
-        if row.unit.startswith(unit):
+        if row.measure.startswith(measure):
             medians = ", ".join(number(row.middle(server)) for server in _SERVERS)
             return medians + row.unit.removeprefix("ms").replace("µs/", " µs per ")
     return ""

@@ -16,10 +16,9 @@ from bench.targets.spark import resolve_connector
 from bench.targets.tidelog import Tidelog
 from bench.wire import Wire
 
-_AIOKAFKA = "aiokafka"
+AIOKAFKA = "aiokafka"
 _RECORDS = 500_000
 _TOPIC, _PARTITIONS = "copied", 2
-_SCENARIO = "100-byte records"
 _READS = {
     "read, 100 partitions": {"partitions": 100, "records_per_batch": 1000, "requests": 4},
     MOST_PARTITIONS: {"partitions": 1000, "records_per_batch": 200, "requests": 1},
@@ -33,8 +32,8 @@ _READS = {
 """Other topics, as `raw_load` fills them."""
 _COPYING = (Requirement(0.8, REFERENCE),)
 _REQUIRED = {
-    "read, batch": (Requirement(3, _AIOKAFKA),),
-    "read, stream": (Requirement(3, _AIOKAFKA),),
+    "read, batch": (Requirement(3, AIOKAFKA),),
+    "read, stream": (Requirement(3, AIOKAFKA),),
     "sink, mirror / at_least_once": _COPYING,
     "sink, exactly_once / at_least_once": _COPYING,
 }
@@ -46,14 +45,14 @@ class _Broker(Tidelog):
 
 def measure(run: Run) -> Results:
     """All rounds on one broker. Raises FAILURES."""
-    results = Results((CONNECTOR, _AIOKAFKA, REFERENCE), "The pipeline on Spark, on one Tidelog broker")
+    results = Results((CONNECTOR, AIOKAFKA, REFERENCE), "The pipeline on Spark, on one Tidelog broker")
     try:
         connector = resolve_connector(os.environ)
     except FetchError as error:
         connector = {}
         results.note(f"Spark's own Kafka connector is absent: {error}")
     with _Broker(run.folder / SUBJECT) as broker:
-        for topic, partitions in ((_TOPIC, _PARTITIONS), (_AIOKAFKA, 1)):
+        for topic, partitions in ((_TOPIC, _PARTITIONS), (AIOKAFKA, 1)):
             requests = _RECORDS // partitions // 1000
             _fill(broker, topic, partitions=partitions, records_per_batch=1000, requests=requests)
         reads = [
@@ -71,12 +70,13 @@ def measure(run: Run) -> Results:
             settings=connector,
         )
         for _ in range(run.rounds):
-            asked = {"work": "consume", "client": _AIOKAFKA, "topic": _AIOKAFKA, "records": _RECORDS}
+            asked = {"work": "consume", "client": AIOKAFKA, "topic": AIOKAFKA, "records": _RECORDS}
             numbers = run_load(broker, "client_load", **asked).numbers
             for name in ("read, batch", "read, stream"):  # To a client both are one.
-                measured[name].setdefault(_AIOKAFKA, []).append(numbers["records"] / numbers["seconds"])
+                measured[name].setdefault(AIOKAFKA, []).append(numbers["records"] / numbers["seconds"])
     for name, values in measured.items():
-        row = results.row(_SCENARIO, name, OF_A_STREAM.get(name, "records/s"), _REQUIRED.get(name, ()))
+        kind = ("time", OF_A_STREAM[name]) if name in OF_A_STREAM else ("rate", "records/s")
+        row = results.row(name, *kind, _REQUIRED.get(name, ()))
         for who, rates in values.items():
             for rate in rates:
                 row.add(who, rate)
