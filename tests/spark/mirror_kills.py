@@ -5,6 +5,7 @@ The judges are the audit and a count by a foreign client, which knows neither Sp
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from demo.shipment import Site, open_site
-from faults.process_tree import kill_tree
+from faults.process_tree import descendants, kill_tree
 from tests.spark.brokers import RunningBroker
 from tests.spark.small import SMALL, as_flags
 from tests.unit.pipeline.batches import make_batch
@@ -176,3 +177,18 @@ def test_a_mirror_job_that_is_killed_in_a_batch_ends_exact_without_help(
     assert len(heard) > 1
     assert place.committed_batches() == {"0", "1"}
     place.check(spark)
+
+
+def test_a_job_whose_planner_is_killed_says_what_ended_it(place: Place) -> None:
+    with started(
+        place.start_job("--master", "local[1]", "--trigger-seconds", "0.1", *as_flags(SMALL))
+    ) as job:
+        job.wait_for(lambda: bool(place.committed_batches()), "a batch")
+        below = descendants(job.process.pid)
+        programs = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in below}
+        (planner,) = (
+            pid for pid, program in programs.items() if b"python_streaming_source_runner" in program
+        )
+        os.kill(planner, signal.SIGKILL)
+        assert job.process.wait(_SECONDS) == 1
+    assert "error: a Python process of Spark ended before its work was done" in job.said()

@@ -22,9 +22,10 @@ _OF_BOTH = "Py4JJavaError"
 _OF_STREAM = re.compile(
     r"^\[STREAM_FAILED\] .*? terminated with exception: (?:null(?= SQLSTATE))?(.*?)(?: SQLSTATE: \w+)?$"
 )
-_PYTHON_ENDED = "Python worker exited"
-_WITHOUT_MESSAGE = "terminated with exception: null"
-# The end of the connection to a stream's planner is such an exception, too.
+# Also what Spark says of its connection to such a process, which plans or commits.
+_PYTHON_ENDED = re.compile(
+    r"Python worker exited|: (?:java\.io\.IOException: )?(?:Broken pipe|Connection reset|Stream closed)"
+)
 _CONNECTION_ENDED = "java.io.EOFException"
 _UNKNOWN = "an exception"
 _NOT_STARTED = "Python worker failed to connect back"
@@ -79,7 +80,9 @@ def reason(text: str, stack: str = "") -> str:
         )
     classes = _CLASS_OF_JAVA.findall(text)
     cause = (classes or _CLASS_OF_JAVA.findall(stack) or [_UNKNOWN])[-1]
-    if _PYTHON_ENDED in text or (_WITHOUT_MESSAGE in text and cause in (_CONNECTION_ENDED, _UNKNOWN)):
+    first = _OF_STREAM.sub(r"\1", text.strip().partition("\n")[0]).strip()
+    has_no_text = bool(classes) or not first
+    if _PYTHON_ENDED.search(text) or (has_no_text and cause in (_CONNECTION_ENDED, _UNKNOWN)):
         return (
             "a Python process of Spark ended before its work was done. It may have been killed, or there was"
             " not enough memory. Run the job again; Spark's log has details"
@@ -90,8 +93,7 @@ def reason(text: str, stack: str = "") -> str:
         return f"{name}: {message}" if message else f"{name} without a text, in {file}, {line}"
     if found := _OF_JAVA.findall(text):
         return str(found[-1])
-    first = _OF_STREAM.sub(r"\1", text.strip().partition("\n")[0]).strip()
-    if first and not classes:
+    if not has_no_text:
         return first
     state = _SQL_STATE.search(text)
     return f"Spark failed with {cause} without a text" + (f" (SQLSTATE {state[1]})" if state else "")

@@ -1,6 +1,7 @@
 """The columns of the source, as Spark's types: those of its Kafka source, and who wrote the record.
 
-`pipeline.arrow.columnar` has the same columns as Arrow's types; a test compares them.
+`pipeline.arrow.columnar` has the same columns as Arrow's types; a test compares them. Each has a comment,
+which `DESCRIBE` shows.
 """
 
 from pyspark.sql import types
@@ -8,19 +9,25 @@ from pyspark.sql import types
 _HEADER = types.StructType(
     [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
 )
+
+
+def _column(name: str, kind: types.DataType, comment: str, *, nullable: bool = False) -> types.StructField:
+    return types.StructField(name, kind, nullable, {"comment": comment})
+
+
 SCHEMA = types.StructType(
     [
-        types.StructField("key", types.BinaryType()),
-        types.StructField("value", types.BinaryType()),
-        types.StructField("topic", types.StringType(), nullable=False),
-        types.StructField("partition", types.IntegerType(), nullable=False),
-        types.StructField("offset", types.LongType(), nullable=False),
-        types.StructField("timestamp", types.TimestampType(), nullable=False),
-        types.StructField("timestampType", types.IntegerType(), nullable=False),
-        types.StructField("headers", types.ArrayType(_HEADER)),
-        types.StructField("producer_id", types.LongType(), nullable=False),
-        types.StructField("producer_epoch", types.IntegerType(), nullable=False),
-        types.StructField("sequence", types.IntegerType(), nullable=False),
+        _column("key", types.BinaryType(), "key of the record", nullable=True),
+        _column("value", types.BinaryType(), "value of the record", nullable=True),
+        _column("topic", types.StringType(), "topic of the record"),
+        _column("partition", types.IntegerType(), "partition of the topic"),
+        _column("offset", types.LongType(), "position in the partition"),
+        _column("timestamp", types.TimestampType(), "time of the record"),
+        _column("timestampType", types.IntegerType(), "who set the timestamp: 0 the producer, 1 the broker"),
+        _column("headers", types.ArrayType(_HEADER), "headers of the record", nullable=True),
+        _column("producer_id", types.LongType(), "producer of the record; -1: not idempotent"),
+        _column("producer_epoch", types.IntegerType(), "epoch of the producer"),
+        _column("sequence", types.IntegerType(), "number of the record, by producer and partition"),
     ]
 )
 COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)

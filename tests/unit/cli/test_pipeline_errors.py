@@ -35,7 +35,7 @@ def test_the_error_of_a_stream_is_one_line() -> None:
         "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nThread State: RUNNABLE\n"
     )
     assert reason(stream.format("no such table")) == "no such table"
-    for killed in ("Python worker exited unexpectedly (crashed)", "null"):
+    for killed in ("Python worker exited unexpectedly (crashed)", "null", "", "Broken pipe"):
         told = reason(stream.format(killed))
         assert told.startswith("a Python process of Spark ended")
         assert "\n" not in told
@@ -52,14 +52,17 @@ def test_an_exception_without_a_text_is_named_by_its_class() -> None:
     stream = (
         "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST\n=== Q\n"
     )
-    assert reason(stream.format("")) == "Spark failed with an exception without a text (SQLSTATE XXKST)"
     stack = "org.a.StreamingQueryException\n\tat A\nCaused by: java.lang.IllegalStateException\n\tat B\n"
     told = reason(stream.format(""), stack)
     assert told == "Spark failed with java.lang.IllegalStateException without a text (SQLSTATE XXKST)"
     assert reason(stream.format("null"), stack) == told
-    ended = reason(stream.format("null"), "Caused by: java.io.EOFException\n\tat A\n")
-    assert ended.startswith("a Python process of Spark ended")
+    for text in ("", "null"):
+        ended = reason(stream.format(text), "Caused by: java.io.EOFException\n\tat A\n")
+        assert ended.startswith("a Python process of Spark ended")
     assert reason(stream.format("no such table"), stack) == "no such table"
+    for planner in ("java.io.EOFException", "java.io.IOException: Stream closed"):
+        ended = reason(f"An error occurred while calling o1.load.\n: {planner}\n\tat A\n")
+        assert ended.startswith("a Python process of Spark ended")
     java = "An error occurred while calling o1.pop.\n: java.util.NoSuchElementException\n\tat A\n"
     assert reason(java) == "Spark failed with java.util.NoSuchElementException without a text"
     python = (
