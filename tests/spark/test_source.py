@@ -1,11 +1,13 @@
 """`format("tidelog")` gives every record of what was asked for once, with all its fields."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.spark.brokers import RunningBroker, running_broker
@@ -114,6 +116,18 @@ def test_columns_are_only_those_asked_for(spark: SparkSession, broker: RunningBr
     frame = read(spark, broker, subscribe="mixed", columns="offset,partition")
     assert frame.columns == ["offset", "partition"]
     assert frame.selectExpr("sum(offset)").first()[0] == 2 * sum(range(PER_PARTITION))
+
+
+def test_each_column_says_what_it_holds(spark: SparkSession, broker: RunningBroker) -> None:
+    read(spark, broker, subscribe="mixed").createOrReplaceTempView("mixed")
+    shown = {row.col_name: row.comment for row in spark.sql("DESCRIBE mixed").collect()}
+    assert shown == {field.name: field.metadata["comment"] for field in SCHEMA.fields}
+
+
+def test_a_local_spark_speaks_to_its_python_processes_without_tcp(spark: SparkSession) -> None:
+    """Which delays acknowledgements."""
+    is_set = f.udf(lambda _: os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED"))
+    assert spark.range(1).select(is_set("id")).first()[0] == "True"
 
 
 def test_an_empty_range_is_an_empty_frame(spark: SparkSession, broker: RunningBroker) -> None:

@@ -54,6 +54,9 @@ def start_session(
         local = {
             "spark.driver.bindAddress": LOCAL_ADDRESS,
             "spark.driver.host": LOCAL_ADDRESS,
+            # Over TCP, each task waits 40 ms for an acknowledgement that the other side delays. On other
+            # machines the path of the temporary folder may be too long for a socket.
+            "spark.python.unix.domain.socket.enabled": "true",
             # Spark's 200 are for a cluster: here each of them is a task that mostly finds nothing.
             "spark.sql.shuffle.partitions": str(_TASKS_PER_CORE * (os.cpu_count() or 1)),
             # Spark's own choice starts eight processes to rename a file of a checkpoint, of which each
