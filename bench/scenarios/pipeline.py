@@ -68,7 +68,7 @@ def measure(run: Run) -> Results:
             reads=reads,
             rounds=run.rounds,
             settings=connector,
-        )
+        )["measured"]
         for _ in range(run.rounds):
             asked = {"work": "consume", "client": AIOKAFKA, "topic": AIOKAFKA, "records": _RECORDS}
             numbers = run_load(broker, "client_load", **asked).numbers
