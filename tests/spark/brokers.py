@@ -17,6 +17,7 @@ from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import Admin, ClusterConfig, TopicPartition
 from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.pipeline.sink.sending import LoopThread
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.cluster import Cluster
@@ -86,10 +87,14 @@ class Running(ABC):
     async def _append(self, topic: str, partition: int, batches: Iterable[bytes | bytearray]) -> None:
         async with self._cluster() as cluster:
             await cluster.topic(topic)
-            connection = await cluster.leader_connection(TopicPartition(topic, partition))
             for batch in batches:
                 request = ProduceRequest(None, -1, _TIMEOUT_MS, [(topic, [(partition, memoryview(batch))])])
-                _raise_if_refused(await _produce(connection, request), f"{topic}-{partition}")
+                while True:
+                    connection = await cluster.leader_connection(TopicPartition(topic, partition))
+                    if (code := await _produce(connection, request)) != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                        break
+                    await cluster.refresh()  # It moved to its first replica.
+                _raise_if_refused(code, f"{topic}-{partition}")
 
 
 class RunningBroker(Running):
