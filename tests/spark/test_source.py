@@ -118,10 +118,17 @@ def test_columns_are_only_those_asked_for(spark: SparkSession, broker: RunningBr
     assert frame.selectExpr("sum(offset)").first()[0] == 2 * sum(range(PER_PARTITION))
 
 
-def test_each_column_says_what_it_holds(spark: SparkSession, broker: RunningBroker) -> None:
-    read(spark, broker, subscribe="mixed").createOrReplaceTempView("mixed")
-    shown = {row.col_name: row.comment for row in spark.sql("DESCRIBE mixed").collect()}
+def test_sql_reads_a_topic_as_a_view_whose_columns_say_what_they_hold(
+    spark: SparkSession, broker: RunningBroker
+) -> None:
+    """Not as a table: Spark would read it without its options."""
+    options = f"'kafka.bootstrap.servers' '{broker.bootstrap_servers}', subscribe 'mixed'"
+    spark.sql(f"CREATE TEMPORARY VIEW seen USING tidelog OPTIONS ({options})")
+    assert spark.sql("SELECT COUNT(*) FROM seen WHERE offset < 10").first()[0] == 20
+    shown = {row.col_name: row.comment for row in spark.sql("DESCRIBE seen").collect()}
     assert shown == {field.name: field.metadata["comment"] for field in SCHEMA.fields}
+    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE kept USING tidelog OPTIONS ({options})")
 
 
 def test_a_local_spark_speaks_to_its_python_processes_without_tcp(spark: SparkSession) -> None:

@@ -13,6 +13,9 @@ from tidelog.pipeline.options.tables import Foreign, OptionTable
 from tidelog.wire.cluster_config import OPTIONS as CLUSTER_OPTIONS
 from tidelog.wire.cluster_config import ClusterConfig, cluster_from_options
 
+# What Spark's TableCatalog puts before the options of a table.
+_OF_TABLES: Final = "option."
+
 
 def read_options(
     options: Mapping[str, str], table: OptionTable, foreign: Foreign, of_spark: Collection[str] = ()
@@ -20,6 +23,11 @@ def read_options(
     """What was given, by small names without the prefix. Raises OptionError for an unknown name, and for one
     that would change what is read or written."""
     given = {_small(name): text.strip() for name, text in options.items()}
+    if any(name.startswith(_OF_TABLES) for name in given):
+        raise OptionError(
+            "Spark keeps the options of a table in a catalog, but reads it without them, if its source is in"
+            " Python: use CREATE TEMPORARY VIEW … USING tidelog OPTIONS (…)"
+        )
     reasons = {name.lower(): reason for name, reason in foreign.refused.items()}
     if refused := sorted(given.keys() & reasons.keys()):
         raise OptionError(f"option {refused[0]} is not supported: {reasons[refused[0]]}")
