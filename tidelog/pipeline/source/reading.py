@@ -157,8 +157,9 @@ def tasks_of(
         left,
         options.max_partitions_per_task,
     )
+    in_pieces: list[Piece | RemotePiece] = [*remote, *pieces]
     return [
-        *(PiecePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in (*remote, *pieces)),
+        *(PiecePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in in_pieces),
         *(
             FetchedPartition(tuple((each, logs.topic_ids.get(each.topic)) for each in group))
             for group in groups
@@ -200,11 +201,9 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
     """
     freeze_imports()
     if isinstance(partition, PiecePartition):
-        piece, topic_id = partition.piece, partition.topic_id
-        is_file = isinstance(piece, Piece)
-        return rows_for_spark(
-            _read_piece(options, piece, topic_id) if is_file else _read_remote(options, piece, topic_id)
-        )
+        if isinstance(partition.piece, Piece):
+            return rows_for_spark(_read_piece(options, partition.piece, partition.topic_id))
+        return rows_for_spark(_read_remote(options, partition.piece, partition.topic_id))
     if isinstance(partition, FetchedPartition):
         ranges = (_fetch_range(options, *each) for each in partition.ranges)
         return rows_for_spark(chain.from_iterable(ranges))
