@@ -7,6 +7,7 @@ authorizer's. Invariant: no password, salt or key is shown.
 import asyncio
 import os
 import shlex
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Final, Literal, TypedDict
 
@@ -230,11 +231,7 @@ def acls(console: Console, caller: Caller, asked: AskedAcls) -> Steps[Acls]:
     wanted = AclFilter(kind, PatternType.MATCH, asked.resource_name, asked.principal)
     held = console.services.acls
     found = yield from chosen(held.all, wanted.matches)
-    return part_of(Acls, found, asked, acl_row, is_enabled=held.authorizer is not None)
-
-
-def acl_row(acl: Acl) -> AclRow:
-    return row_of(AclRow, acl)
+    return part_of(Acls, found, asked, partial(row_of, AclRow), is_enabled=held.authorizer is not None)
 
 
 @route("POST", "/acls", needs=ALTER_CLUSTER, logged=ALL)
@@ -277,7 +274,7 @@ async def why(console: Console, caller: Caller, asked: AskedWhy) -> Why | None:
         *(Why, given, asked),
         host=host,
         resource_name=name,
-        acl=None if given.acl is None else acl_row(given.acl),
+        acl=None if given.acl is None else row_of(AclRow, given.acl),
         remedy="" if given.is_allowed else _remedy(given, asked.principal, operation, kind, name),
     )
 

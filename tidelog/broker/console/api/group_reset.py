@@ -105,15 +105,11 @@ async def _plan(console: Console, caller: Caller, asked: ResetAsked) -> ResetPla
     return row_of(ResetPlan, facts, asked, total=len(rows), rows=rows)
 
 
-def _shown(plan: ResetPlan) -> ResetPlan:
-    """The plan with as many rows as an answer may have."""
-    return {**plan, "rows": plan["rows"][:MOST_ROWS]}
-
-
 @route("GET", "/group/reset", spread=OF_GROUP)
 async def preview(console: Console, caller: Caller, asked: ResetAsked) -> ResetPlan:
     """What a reset of a group's offsets would change."""
-    return _shown(await _plan(console, caller, asked))
+    plan = await _plan(console, caller, asked)
+    return {**plan, "rows": plan["rows"][:MOST_ROWS]}
 
 
 @route("POST", "/group/reset", needs=READ_GROUP, logged=ALL, spread=OF_GROUP)
@@ -143,7 +139,7 @@ async def reset(console: Console, caller: Caller, asked: ResetAsked) -> ResetPla
         no_member = {"generation_id_or_member_epoch": -1, "member_id": ""}
         commit = {"group_id": asked.group_id, "topics": committed, **no_member}
         await caller.change(ApiKey.OFFSET_COMMIT, commit)
-    return _shown(plan)
+    return {**plan, "rows": plan["rows"][:MOST_ROWS]}
 
 
 async def _kind(caller: Caller, group_id: str) -> tuple[int, bool]:

@@ -132,23 +132,25 @@ def _listed(
     groups = yield from _topic_groups(console, caller)
     first, last = asked.offset, asked.offset + asked.limit
     pace = Pace()
-    rows: list[TopicRow] = []
+    found = []
     for name in shown[first:last] if asked.order == "name" else shown:
         known = console.services.catalog.topic(name)
         if known is not None:  # It may be deleted between two steps.
-            rows.append((yield from _topic_row(console, known, groups[name], pace)))
-    if asked.order != "name":
-        rows = _in_order(rows, asked)[first:last]
+            found.append((yield from _numbers(console, known, groups[name], pace)))
+    if asked.order != "name":  # A row is made only for the page.
+        found = _in_order(found, asked)[first:last]
+    rows = [_topic_row(console, each) for each in found]
     return {"total": len(shown), "offset": first, "limit": asked.limit, "rows": rows}
 
 
-def _in_order(rows: Iterable[TopicRow], asked: TopicListing) -> list[TopicRow]:
+def _in_order(rows: Iterable[Any], asked: TopicListing) -> list[Any]:
     """With the largest number first, if they are not in the order of names."""
-    number: Any = itemgetter(asked.order)
+    number = itemgetter(asked.order)
     return sorted(rows, key=lambda row: (0 if asked.order == "name" else -number(row), row["name"]))
 
 
-def _topic_row(console: Console, topic: Topic, groups: int, pace: Pace) -> Steps[TopicRow]:
+def _numbers(console: Console, topic: Topic, groups: int, pace: Pace) -> Steps[dict[str, Any]]:
+    """The topic, and those of its row by which topics are ordered."""
     services = console.services
     size_bytes = remote_size_bytes = offsets = without_leader = under_replicated = 0
     for index, assigned in enumerate(topic.partitions):
@@ -163,17 +165,22 @@ def _topic_row(console: Console, topic: Topic, groups: int, pace: Pace) -> Steps
         under_replicated += not {*assigned.replicas} <= {*assigned.isr, *assigned.adding}
         if pace.spent(STEP_COST_PARTITION):
             yield
-    value = partial(services.topics.settings.value, topic.configs)
     bytes_in, bytes_out = console.history.topic_rates.get(topic.name, (0.0, 0.0))
     sizes = {"size_bytes": size_bytes, "remote_size_bytes": remote_size_bytes, "offsets": offsets}
-    traffic = {"bytes_in": bytes_in, "bytes_out": bytes_out, "trend": console.history.trend(topic.name)}
+    traffic = {"bytes_in": bytes_in, "bytes_out": bytes_out, "groups": groups}
     problems = {"without_leader": without_leader, "under_replicated": under_replicated}
+    named = {"topic": topic, "name": topic.name, "partitions": len(topic.partitions)}
+    return {**named, **sizes, **traffic, **problems}
+
+
+def _topic_row(console: Console, numbers: Mapping[str, Any]) -> TopicRow:
+    topic = numbers["topic"]
+    value = partial(console.services.topics.settings.value, topic.configs)
     return row_of(
-        *(TopicRow, sizes, traffic, problems, topic),
+        *(TopicRow, numbers, topic),
         topic_id=str(topic.topic_id),
-        partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[0].wanted_replicas),
-        groups=groups,
+        trend=console.history.trend(topic.name),
         cleanup_policy=value("cleanup.policy"),
         retention_ms=int(value("retention.ms")),
         retention_bytes=int(value("retention.bytes")),
