@@ -58,6 +58,11 @@ class _NoLanes(_Without):
     statements = (f"{_INSPECTION}inspect_in_lanes = lambda *_: None",)
 
 
+class _NoSyncQueue(_Without):
+    name = "no sync queue"
+    statements = ("from tidelog.broker.storage.disk import Disk as d; d.sync_queue = lambda _: None",)
+
+
 def _saves(without: str, of: str = SUBJECT) -> Requirement:
     """A twentieth of the CPU at least: less is not worth a path of its own."""
     return Requirement(0.95, without, at_least=False, of=of)
@@ -73,14 +78,14 @@ _BATCHES = {"connections": 1, "in_flight": 5, "records_per_batch": 200}
 
 FAST_PATHS = Comparison(
     "Without one fast path each",
-    (Tidelog, _NoStream, _OnlyMany, _NoRun, _NoSingle, _NoUniform, _NoLanes),
+    (Tidelog, _NoStream, _OnlyMany, _NoRun, _NoSingle, _NoUniform, _NoLanes, _NoSyncQueue),
     (
         *(
             _case(
                 f"one-record requests {connections}×{in_flight}",
                 {"connections": connections, "in_flight": in_flight},
                 *(_STREAM, _ONE, _saves(_NoSingle.name)),
-                *((_saves(_NoRun.name),) if in_flight > 1 else ()),
+                *((_saves(_NoRun.name),) if in_flight > 1 else (_saves(_NoSyncQueue.name),)),
             )
             for connections, in_flight in ((1, 1), (1, 5), (16, 5))
         ),
