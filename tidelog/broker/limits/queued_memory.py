@@ -39,11 +39,13 @@ class QueuedMemory:
 
     __slots__ = (
         "beside_bytes", "bound_bytes", "decompressed_bytes", "is_exhausted", "is_short", "look_at_bytes",
-        "share_bytes", "taken_bytes",
+        "share_bytes", "short_bytes", "taken_bytes",
     )  # fmt: skip
 
     def __init__(self, bound_bytes: int) -> None:
         self.bound_bytes = bound_bytes
+        self.short_bytes = bound_bytes // 2
+        """Above this value memory is short."""
         self.beside_bytes: Callable[[], int] = int
         """Memory that is kept for clients outside their connections."""
         self.decompressed_bytes: Callable[[], int] = int
@@ -57,11 +59,6 @@ class QueuedMemory:
         """What each connection may hold, and an answer of Fetch may return, while memory is short."""
         self.look_at_bytes = self.short_bytes
         """At this value of `taken_bytes` memory is measured."""
-
-    @property
-    def short_bytes(self) -> int:
-        """Above this value memory is short."""
-        return self.bound_bytes // 2
 
     @property
     def room_bytes(self) -> int:
