@@ -334,7 +334,8 @@ async def test_librdkafka_loses_no_record_after_it_aborted_a_batch_without_an_an
     assert await asyncio.to_thread(commit_one, producer, b"1") == 1
     await site.order("cut", api="produce", when="after")
     await asyncio.to_thread(abort_unanswered, producer, heard)
-    assert await asyncio.to_thread(commit_one, producer, b"2") == 2
+    # One attempt, if it sent the batch again before it aborted.
+    assert await asyncio.to_thread(commit_one, producer, b"2") <= 2
     assert await asyncio.to_thread(commit_one, producer, b"3") == 1
     logs = await read_all(address["bootstrap.servers"], "t", 1, SECONDS, lambda _, value: value, COMMITTED)
     assert [each.mark for each in logs[0]] == [b"1", b"2", b"3"]

@@ -19,7 +19,7 @@ from tidelog.broker.cluster import etcd_health
 from tidelog.broker.cluster.etcd_client import EtcdClient
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.console import condition
+from tidelog.broker.console import condition, problems
 from tidelog.cli.cluster import app
 
 pytestmark = pytest.mark.needs_etcd
@@ -29,6 +29,8 @@ pytestmark = pytest.mark.needs_etcd
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(etcd_health, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(condition, "SHARED_SECONDS", 0)
+    # The problems of the store only, whatever space this machine has.
+    monkeypatch.setattr(problems, "_of_disk", lambda *_: ())
 
 
 class Site:
