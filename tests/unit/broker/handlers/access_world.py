@@ -14,7 +14,6 @@ from tests.message_texts import KEYS, found_in, request_values
 from tests.unit.broker.handlers.conftest import LISTENER, make_batch
 from tests.unit.broker.net.peers import request_frame
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.net.dispatch import Dispatcher
@@ -147,15 +146,11 @@ class World:
         self.services.acls.authorizer.change(set(acls), set(self.allowed))
         self.allowed = tuple(set(acls))
 
-    def state(self, *, with_offsets_topic: bool = True) -> object:
-        """Everything durable: the catalog's revision and the ends and starts of all logs.
-
-        The offsets topic also changes when a group of an earlier case follows changed ACLs.
-        """
+    def state(self) -> object:
+        """Everything durable: the catalog's revision and the ends and starts of all logs."""
         logs = {
             key: (replica.log.end_offset, replica.log.start_offset)
             for key, replica in self.services.replicas.items()
-            if with_offsets_topic or key[0] != OFFSETS_TOPIC
         }
         return self.services.catalog.revision, logs, self.services.producer_ids.bound()
 
