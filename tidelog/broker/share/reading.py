@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from tidelog.broker.storage.log_types import ReadResult
-from tidelog.protocol.records import iter_batches, read_marker
+from tidelog.protocol.records import AbortedTransactions, iter_batches
 from tidelog.protocol.types import Buffer
 
 
@@ -83,18 +83,10 @@ def batches_in(
 ) -> Batches:
     """`aborted`: producer id and first offset of each aborted transaction that is to be left out."""
     places: list[_Place] = []
-    waiting = sorted(aborted, key=lambda each: each[1], reverse=True)
-    open_ids: set[int] = set()
+    hidden = AbortedTransactions(aborted)
     for index, stretch in enumerate(found.records):
         for position, header in iter_batches(stretch):
-            first, last = header.base_offset, header.last_offset
-            while waiting and waiting[-1][1] <= last:
-                open_ids.add(waiting.pop()[0])
-            if header.is_control:
-                if header.producer_id in open_ids and not read_marker(stretch, position).is_commit:
-                    open_ids.discard(header.producer_id)
+            if hidden.hides(stretch, position, header) or header.is_control:
                 continue
-            if header.is_transactional and header.producer_id in open_ids:
-                continue
-            places.append(_Place(first, last, index, position, header.size_bytes))
+            places.append(_Place(header.base_offset, header.last_offset, index, position, header.size_bytes))
     return Batches(read_from, found.next_offset, places, found.records, reads_committed)

@@ -110,9 +110,9 @@ def read_any_marker(batch: Buffer, position: int) -> EndTransactionMarker:
 
 
 class AbortedTransactions:
-    """The filter for one Fetch answer, from its first batch on. `aborted` holds, in any order, (producer id,
-    first offset) of the aborted transactions that have records in it. A control batch ends one, after its
-    last batch."""
+    """The filter for batches that follow each other in a log, such as those of a Fetch answer. `aborted`
+    holds, in any order, (producer id, first offset) of the aborted transactions that have records among them.
+    A control batch ends one, after its last batch."""
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
         self._begin = sorted(((first, producer_id) for producer_id, first in aborted), reverse=True)
