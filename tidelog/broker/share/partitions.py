@@ -42,7 +42,7 @@ from tidelog.protocol.types import Buffer
 _MORE_BYTES = 16_384
 """Read beyond what as many records as are wanted took the last time."""
 _MOST_AHEAD = 16
-"""Reads that are kept for the next fetches, each of about `READ_BYTES`."""
+"""Reads that are kept for the next fetches, each of at most `READ_BYTES`."""
 _MOST_READS = 64
 """Reads of one partition that find no record to give, in one fetch: markers, and what was deleted."""
 _MOST_LOADS = 100
@@ -313,8 +313,6 @@ class SharePartitions:
             if not machine.can_acquire or offset >= end_offset:
                 return None
             found = await self._read(held, offset, end_offset, wanted, config)
-            if not held.is_current:
-                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             taken = machine.acquire(
                 wanted.member_id,
                 offset,
@@ -344,9 +342,12 @@ class SharePartitions:
                 likely = READ_BYTES
         read = Read(offset, min(READ_BYTES, likely), end_offset)
         found = await self._reader.read(held.replica, read, config)
+        if not held.is_current:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         held.bytes_per_record = found.bytes_per_offset
         self._ahead.pop(held, None)
-        self._ahead[held] = found
+        if found.size_bytes <= READ_BYTES:  # One batch may be larger.
+            self._ahead[held] = found
         if len(self._ahead) > _MOST_AHEAD:
             del self._ahead[next(iter(self._ahead))]
         return found.part(offset, wanted.max_bytes)

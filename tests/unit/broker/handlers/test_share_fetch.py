@@ -1,7 +1,9 @@
 """ShareFetch and ShareAcknowledge: a record is one member's at a time, until it is accepted or rejected."""
 
 import asyncio
+import errno
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,8 @@ from tests.unit.broker.conftest import Clock
 from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tests.unit.broker.handlers.sharing import ACCEPT, REJECT, RELEASE, RENEW, Member
 from tests.unit.broker.handlers.transactional import TransactionalClient
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.share.log_reader import READ_BYTES
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -489,3 +492,62 @@ async def test_a_fetch_reads_about_as_much_of_the_log_as_it_gives(open_asker: Op
     assert given == dict.fromkeys(range(60), 1)
     # The first does not know how large the records are.
     assert max(b - a for a, b in itertools.pairwise(before)) < 10 * len(value)
+
+
+class ColdDisk(Disk):
+    """Once `is_cold`, no log is in the page cache, and reads in threads wait for `may_read`."""
+
+    is_cold = False
+
+    def __init__(self) -> None:
+        self.reads = threading.Semaphore(0)
+        self.may_read = threading.Event()
+
+    def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
+        if self.is_cold and flags:
+            raise BlockingIOError(errno.EAGAIN, "")
+        if self.is_cold:
+            self.reads.release()
+            assert self.may_read.wait(DEADLINE_SECONDS)
+        return super().preadv(fd, buffer, position, flags)
+
+
+async def test_nothing_is_kept_of_a_read_that_ends_after_its_share_partition(open_asker: Open) -> None:
+    disk = ColdDisk()
+    asker = await open_asker(disk=disk)
+    await with_records(asker)
+    member = Member(asker)
+    await member.join()
+    assert await member.got(max_records=1) == {0: 1}
+    partitions = asker.services.share.partitions
+    (held,) = partitions.all()
+    partitions.drop(held)
+    assert not partitions._ahead
+    assert await member.acknowledge((0, 0, [RELEASE])) == ErrorCode.INVALID_REQUEST
+    (held,) = partitions.all()
+    disk.is_cold = True
+    waiting = asyncio.ensure_future(member.fetch())
+    assert await asyncio.to_thread(disk.reads.acquire, timeout=DEADLINE_SECONDS)
+    partitions.drop(held)
+    disk.may_read.set()
+    (partition,) = (await waiting).responses[0].partitions
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not partitions._ahead
+
+
+async def test_no_batch_that_is_larger_than_a_read_is_kept(asker: Asker) -> None:
+    await asker.create("jobs", max_message_bytes=str(2 * READ_BYTES))
+    large = make_batch(*[bytes(READ_BYTES // 2)] * 3)
+    await asker.produce("jobs", make_batch(b"small"))
+    await asker.produce("jobs", large)
+    await asker.produce("jobs", make_batch(b"small"))
+    member = Member(asker)
+    await member.join()
+    kept = asker.services.share.partitions._ahead
+    assert await member.got(max_records=1) == {0: 1}
+    assert sum(each.size_bytes for each in kept.values()) == len(make_batch(b"small"))
+    for offset in (1, 2, 3):
+        assert await member.got(max_records=1, share_acquire_mode=1) == {offset: 1}
+        assert not kept
+    assert await member.got(max_records=1) == {4: 1}
+    assert len(kept) == 1
