@@ -165,15 +165,22 @@ def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) 
         )
     for name, kind in types.items():
         expected, accepted = _TYPES[name]
-        if not isinstance(kind, accepted) or (name == "headers" and kind.simpleString() != _HEADERS):
+        if not isinstance(kind, accepted) or (isinstance(kind, ArrayType) and not _is_headers(kind)):
             raise OptionError(f"column {name}: expected {expected}, got {kind.simpleString()}; cast it")
 
 
-_HEADERS = "array<struct<key:string,value:binary>>"
+def _is_headers(kind: ArrayType) -> bool:
+    """Also if the keys have a collation, which is a part of a type's name."""
+    if not isinstance(kind.elementType, StructType):
+        return False
+    fields = [(field.name, type(field.dataType)) for field in kind.elementType]
+    return fields == [("key", StringType), ("value", BinaryType)]
+
+
 _TYPES: Mapping[str, tuple[str, tuple[type[DataType], ...]]] = {
     "key": ("binary or string", (BinaryType, StringType)),
     "value": ("binary or string", (BinaryType, StringType)),
-    "headers": (_HEADERS, (ArrayType,)),
+    "headers": ("array<struct<key:string,value:binary>>", (ArrayType,)),
     "topic": ("string", (StringType,)),
     "partition": ("int", (IntegralType,)),
     "timestamp": ("timestamp", (TimestampType, TimestampNTZType)),

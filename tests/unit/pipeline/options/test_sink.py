@@ -25,7 +25,10 @@ SERVERS = {"bootstrap.servers": "localhost:9092"}
 MIRROR = SERVERS | {"delivery": "mirror"}
 ONCE = SERVERS | {"delivery": "exactly_once"}
 POSITION = {"source_topic": StringType(), "source_partition": IntegerType(), "source_offset": LongType()}
-HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+
+def headers(key: DataType) -> ArrayType:
+    return ArrayType(StructType([StructField("key", key), StructField("value", BinaryType())]))
 
 
 def schema(**columns: DataType) -> StructType:
@@ -90,8 +93,9 @@ def test_options_that_cannot_be_followed_are_refused(
         parse_sink_options(options, is_stream=is_stream)
 
 
-def test_columns_of_a_record_pass() -> None:
-    columns = {"key": StringType(), "value": BinaryType(), "headers": HEADERS, "timestamp": TimestampType()}
+@pytest.mark.parametrize("text", [StringType(), StringType("UTF8_LCASE")], ids=["plain", "collated"])
+def test_columns_of_a_record_pass(text: DataType) -> None:
+    columns = {"key": text, "value": BinaryType(), "headers": headers(text), "timestamp": TimestampType()}
     check_columns(
         schema(**columns, topic=StringType(), partition=ShortType()),
         SinkOptions(ClusterConfig("a:1"), None),
@@ -116,6 +120,11 @@ def test_columns_of_a_record_pass() -> None:
             {"value": StringType(), "headers": MapType(StringType(), BinaryType())},
             SinkOptions(ClusterConfig("a:1"), "t"),
             "headers: expected array<struct<key:string,value:binary>>, got map<string,binary>",
+        ),
+        (
+            {"value": StringType(), "headers": headers(BinaryType())},
+            SinkOptions(ClusterConfig("a:1"), "t"),
+            "headers: expected array<struct<key:string,value:binary>>, got array<struct<key:binary",
         ),
         (
             {"value": StringType()},
