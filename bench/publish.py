@@ -80,7 +80,6 @@ PAGES: Final = (
 )
 _MEASURED = ("scenario", "measure", "unit", "values", "others", "processors")
 _ABOUT = ("measured_at", "machine", "rounds")
-_TIMES = ("s", "ms", "ms/s")
 _WIDTH = 120
 _RATIO_TITLES: Final = {
     _BESIDE_KAFKA[0]: "× Kafka",
@@ -124,27 +123,35 @@ def table(page: Page, content: Mapping[str, Any]) -> str:
 
 
 def _lost(rows: Sequence[Row], compared: tuple[str, str]) -> str:
-    """In which rates the other is faster, and in which times, with the ratios; empty without any."""
+    """In which scenarios the other is better, with the ratios: its rate is higher, or its time or memory is
+    less. Empty without any."""
     against, of = compared
     title = _RATIO_TITLES[compared].replace("× ", "1 × ")
-    slower: dict[str, list[str]] = {"Less": [], "More": []}
-    for row in {row.scenario: row for row in reversed(rows)}.values():
-        ratio = row.ratio(against, of)
-        word = "Less" if row.measure == "rate" else "More" if row.unit in _TIMES else None
-        if ratio is not None and word is not None and (ratio < 1 if word == "Less" else ratio > 1):
-            slower[word].insert(0, f"{row.scenario} ({ratio:.2f})")
-    return " ".join(f"{word} than {title}: {'; '.join(names)}." for word, names in slower.items() if names)
+    better: dict[str, list[str]] = {"Less": [], "More": []}
+    for name, (first, *_) in _by_scenario(rows).items():
+        is_rate, ratio = first.measure == "rate", first.ratio(against, of)
+        if ratio is not None and (ratio < 1 if is_rate else ratio > 1):
+            better["Less" if is_rate else "More"].append(f"{name} ({ratio:.2f})")
+    return " ".join(f"{word} than {title}: {'; '.join(names)}." for word, names in better.items() if names)
+
+
+def _by_scenario(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.scenario, []).append(row)
+    return found
 
 
 def _lines(page: Page, rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     """The cells of one per scenario: its first measure with the ratios, then processor time and latency."""
-    for name in dict.fromkeys(row.scenario for row in rows if not row.scenario.startswith(page.left_out)):
-        measures = [row for row in rows if row.scenario == name]
+    for name, measures in _by_scenario(rows).items():
+        if name.startswith(page.left_out):
+            continue
         first = measures[0]
         mark = "" if first.is_quiet else "~"
         ratios = [(first.ratio(*each), first.ratio_range(*each)) for each in page.ratios]
         limits = (first.limit(server) for server in (SUBJECT, Kafka.name))
-        cells = (
+        yield (
             f"{name} ({first.unit})",
             f"{mark}{middle_and_range(first.middle(SUBJECT), first.range(SUBJECT))}",
             *(
@@ -155,7 +162,6 @@ def _lines(page: Page, rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
             _numbers(measures, "server CPU"),
             _numbers(measures, "p99"),
         )
-        yield cells
 
 
 def _numbers(measures: Sequence[Row], measure: str) -> str:

@@ -14,7 +14,7 @@ def test_the_table_of_a_document_is_made_from_its_published_results(page: Page) 
     assert (begin, shown.strip(), end) == (page.begin, published_table(page).strip(), END)
 
 
-def test_what_another_does_faster_is_named_and_a_column_with_nothing_is_left_out() -> None:
+def test_what_another_does_better_is_named_and_a_column_with_nothing_is_left_out() -> None:
     rows = [
         {
             "scenario": "reads",
@@ -24,15 +24,17 @@ def test_what_another_does_faster_is_named_and_a_column_with_nothing_is_left_out
         },
         {"scenario": "waits", "measure": "p50", "unit": "ms", "values": {"tidelog": [3], "kafka": [2]}},
         {"scenario": "waits", "measure": "p99", "unit": "ms", "values": {"tidelog": [9], "kafka": [8]}},
+        {"scenario": "memory", "measure": "used", "unit": "MB", "values": {"tidelog": [6], "kafka": [5]}},
     ]
     machine = dict.fromkeys(("commit", "processors", "processor", "memory_gb", "kernel"), "")
     about = {"machine": machine | {"fdatasync_p50_ms": 1}, "rounds": 1, "measured_at": "2026-11-29"}
     page = Page(Path("document"), Path("published"), (), (("kafka", "tidelog"),))
-    assert table(page, about | {"rows": rows}).splitlines()[:6] == [
+    assert table(page, about | {"rows": rows}).splitlines()[:7] == [
         "| | Tidelog | × Kafka | p99, ms: Tidelog, Kafka, Kafka that flushes |",
         "|---|---:|---:|---:|",
         "| reads (records/s) | 4 | 0.80 |  |",
         "| waits (ms) | 3 | 1.50 | 9, 8, – |",
+        "| memory (MB) | 6 | 1.20 |  |",
         "",
-        "Less than 1 × Kafka: reads (0.80). More than 1 × Kafka: waits (1.50).",
+        "Less than 1 × Kafka: reads (0.80). More than 1 × Kafka: waits (1.50); memory (1.20).",
     ]
