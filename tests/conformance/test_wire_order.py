@@ -62,9 +62,7 @@ class Site:
         async def answered(*_: str) -> str:
             key, version, body = await self._client.receive_body()
             text = answer_text(ApiKey(key), decode_response(key, version, body))
-            text = _DIFFERENT.sub(
-                lambda found: self._seen.setdefault(found[0], f"<{len(self._seen) + 1}>"), text
-            )
+            text = _DIFFERENT.sub(self._short, text)
             text = re.sub(rf"(?<=[a-z])-{self._number}\b", "-%n", text)
             return text.replace("PrepareCommit", "CompleteCommit")
 

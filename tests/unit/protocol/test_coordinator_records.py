@@ -45,8 +45,9 @@ _TEXT = re.compile(r"'(\w+)'")
 
 def _written_by_kafka() -> Iterator[tuple[RecordSchema, bytes, dict[str, Any]]]:
     """The rows of `coordinator_records.txt`."""
-    text = Path(__file__).with_name("coordinator_records.txt").read_text()
-    for name, first, last, octets, values in _ROW.findall(text):
+    _, rows = Path(__file__).with_name("coordinator_records.txt").read_text().split("\n\n")
+    assert not _ROW.sub("", rows), "expected a name, versions and bytes, and below them the fields"
+    for name, first, last, octets, values in _ROW.findall(rows):
         declared = getattr(share_records, name, None) or getattr(group_records, name)
         schema = RecordSchema(declared, int(first), int(last))
         octets = _TEXT.sub(lambda found: found[1].encode().hex(), octets.replace("<id>", TOPIC_ID.hex))

@@ -30,6 +30,7 @@ from tidelog.protocol.schema import ApiKey, decode_response
 ALICE = "User:alice"
 Names = Mapping[str, Any]
 """What `<name>` stands for in a request."""
+_WORDS = {"needs", "before", "tolerates", "shows", "about", "tells-existence"}
 
 
 class Case(NamedTuple):
@@ -75,13 +76,10 @@ class Case(NamedTuple):
 
 def _case(text: str) -> Case:
     head, _, fields = text.partition("\n")
-    api, version, *words = head.split()
-    return Case(
-        KEYS[api],
-        int(version),
-        {name: value for name, _, value in (word.partition("=") for word in words)},
-        fields,
-    )
+    api, version, *rest = head.split()
+    words = {name: value for name, _, value in (word.partition("=") for word in rest)}
+    assert words.keys() <= _WORDS, f"{head}: expected words of {sorted(_WORDS)}"
+    return Case(KEYS[api], int(version), words, fields)
 
 
 SECTIONS = {
