@@ -134,11 +134,11 @@ warning transaction_waits: The transaction of {name} has been open for {hours} h
 notice faults_enabled: Fault injection is enabled: {count} faults are active.
 - For tests only. Start brokers with real data without faults.enable.
 """
-"""Severity, name and text of each problem, and below them its remedy."""
-_PROBLEM: Final = re.compile(r"^(\w+) (\w+): (.*?)\n- (.*?)\n(?=\w|\Z)", re.MULTILINE | re.DOTALL)
+"""Severity, name and text of each problem, then its remedy. An indented line continues the one before."""
+_PROBLEM: Final = re.compile(r"(\w+) (\w+): (.+)\n- (.+)\n")
 _KNOWN: Final = {
-    name: (cast(Severity, severity), " ".join(text.split()), " ".join(remedy.split()))
-    for severity, name, text, remedy in _PROBLEM.findall(_TABLE)
+    name: (cast(Severity, severity), text, remedy)
+    for severity, name, text, remedy in _PROBLEM.findall(_TABLE.replace("\n  ", " "))
 }
 
 

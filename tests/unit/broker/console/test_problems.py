@@ -56,6 +56,7 @@ def test_nothing_is_wrong_with_a_healthy_broker() -> None:
         ("too_few_in_sync", {"partitions": FINE._replace(below_least=Named(1))}),
         ("broker_lags", {"partitions": FINE._replace(lagging=((2, 7),))}),
         ("reassignment_under_way", {"partitions": FINE._replace(reassigned=Named(1))}),
+        ("broker_cut_off", {"is_cut_off": True}),
         ("broker_gone", {"gone_brokers": (3,)}),
         ("transaction_hangs", {"hanging": (("t", 0),)}),
         ("partition_uncleanable", {"uncleanable_partitions": 1}),
