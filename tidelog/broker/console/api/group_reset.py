@@ -6,7 +6,7 @@ handlers of ListOffsets and OffsetCommit. Invariant: a group with members is not
 overwrite it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta
@@ -118,24 +118,20 @@ async def reset(console: Console, caller: Caller, asked: ResetAsked) -> ResetPla
     plan = await _plan(console, caller, asked)
     if plan["refusal"]:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP, plan["refusal"])
-    topics: dict[str, list[tuple[int, int]]] = {}
+    field = "start_offset" if plan["is_share"] else "committed_offset"
+    topics: dict[str, list[dict[str, int]]] = {}
     for row in plan["rows"]:
         if row["new_offset"] is not None:
-            topics.setdefault(row["topic"], []).append((row["partition"], row["new_offset"]))
-
-    def offsets_as(field: str, identity: Callable[[str], Mapping[str, object]]) -> list[object]:
-        return [
-            {**identity(name), "partitions": [{"partition_index": index, field: at} for index, at in places]}
-            for name, places in topics.items()
-        ]
-
+            partition = {"partition_index": row["partition"], field: row["new_offset"]}
+            topics.setdefault(row["topic"], []).append(partition)
     if topics and plan["is_share"]:
-        starts = offsets_as("start_offset", lambda name: {"topic_name": name})
+        starts = [{"topic_name": name, "partitions": each} for name, each in topics.items()]
         await caller.change(ApiKey.ALTER_SHARE_GROUP_OFFSETS, {"group_id": asked.group_id, "topics": starts})
     elif topics:
-        committed = offsets_as(
-            "committed_offset", lambda name: {"topic_id": existing_topic(console.services, name).topic_id}
-        )
+        committed = [
+            {"topic_id": existing_topic(console.services, name).topic_id, "partitions": each}
+            for name, each in topics.items()
+        ]
         no_member = {"generation_id_or_member_epoch": -1, "member_id": ""}
         commit = {"group_id": asked.group_id, "topics": committed, **no_member}
         await caller.change(ApiKey.OFFSET_COMMIT, commit)
