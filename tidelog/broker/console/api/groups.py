@@ -141,21 +141,20 @@ class GroupAsked(Listing, frozen=True, kw_only=True):
     group_id: str
 
 
-def _joined(_: Services, answers: Mapping[int, Any], asked: GroupsAsked) -> dict[str, Any]:
-    def largest_first(row: GroupRow) -> tuple[int, str]:
-        return 1 if row["lag"] is None else -row["lag"], row["group_id"]
+def _largest_lag_first(row: GroupRow) -> tuple[int, str]:
+    return 1 if row["lag"] is None else -row["lag"], row["group_id"]
 
-    key = largest_first if asked.order == "lag" else itemgetter("group_id")
-    return joined_rows(answers, asked, key)
+
+def _joined(_: Services, answers: Mapping[int, Any], asked: GroupsAsked) -> dict[str, Any]:
+    return joined_rows(answers, asked, _largest_lag_first if asked.order == "lag" else itemgetter("group_id"))
 
 
 @route("GET", "/groups", spread=Spread(join=_joined, rows=rows_up_to))
 async def groups(console: Console, caller: Caller, asked: GroupsAsked) -> Rows[GroupRow]:
     """The groups."""
     services = console.services
-    filters = {"states_filter": asked.state, "types_filter": asked.type}
-    wanted = {name: [each] if each else [] for name, each in filters.items()}
-    answer = await caller.ask(ApiKey.LIST_GROUPS, wanted)
+    states, types = ([each] if each else [] for each in (asked.state, asked.type))
+    answer = await caller.ask(ApiKey.LIST_GROUPS, {"states_filter": states, "types_filter": types})
     check_code(answer["error_code"])
 
     def is_wanted(group: Mapping[str, Any]) -> bool:
@@ -169,7 +168,7 @@ async def groups(console: Console, caller: Caller, asked: GroupsAsked) -> Rows[G
     ends = await _ends_elsewhere(console, caller, [group["group_id"] for group in shown])
     rows = await services.turns.run(_rows(services, caller, shown, ends, asked.topic))
     if asked.order == "lag":
-        rows.sort(key=lambda row: -1 if row["lag"] is None else row["lag"], reverse=True)
+        rows.sort(key=_largest_lag_first)
         rows = rows[asked.offset : asked.offset + asked.limit]
     return {"total": len(found), "offset": asked.offset, "limit": asked.limit, "rows": rows}
 
@@ -225,8 +224,12 @@ def visible_lags(
 ) -> Iterator[PartitionLag]:
     """Those in topics that the caller may describe."""
     machine = services.groups.machine_of(group_id)
-    for topic, of_topic in lags_of(machine, group_id, services.catalog, services.replicas) if machine else ():
-        for each in of_topic if caller.may(DESCRIBE_TOPIC, topic) else ():
+    if machine is None:
+        return
+    for topic, of_topic in lags_of(machine, group_id, services.catalog, services.replicas):
+        if not caller.may(DESCRIBE_TOPIC, topic):
+            continue
+        for each in of_topic:
             found = PartitionLag(topic, *each)
             replica = services.replicas.get(found.place)
             if replica is not None and replica.is_follower:  # The end that its leader has is a later one.
