@@ -215,7 +215,7 @@ async def test_a_broker_that_is_cut_off_coordinates_nothing_and_serves_its_recor
         waiting = asyncio.create_task(ask(FetchRequest(-1, 300_000, 1, 1 << 20, 0, 0, -1, topics)))
         await asyncio.sleep(0)  # It is sent: the connection is open.
         await cluster.cut_off(2)
-        await until(lambda: cluster[1].services.catalog.brokers[2].is_fenced)
+        await cluster.fenced(2)
         with pytest.raises(ApiError, match="broker 2 does not answer"):
             await waiting
         assert await heartbeat() == ErrorCode.NOT_COORDINATOR
