@@ -57,7 +57,8 @@ class Batches(NamedTuple):
         return part
 
     def holding(self, first: int, last: int) -> Sequence[Buffer]:
-        """The whole batches with records of [first, last], without a copy."""
+        """The whole batches with records of [first, last]. Less than half of what was read is copied: an
+        answer that its client does not take must not keep the rest in memory."""
         found: list[Buffer] = []
         stretch, begin, end = -1, 0, 0
         for index in range(bisect_left(self.places, first, key=_last), len(self.places)):
@@ -71,6 +72,8 @@ class Batches(NamedTuple):
             end = place.position + place.size_bytes
         if begin < end:
             found.append(memoryview(self.stretches[stretch])[begin:end])
+        if found and 2 * sum(map(len, found)) < self.size_bytes:
+            return [b"".join(found)]
         return found
 
 

@@ -1,4 +1,6 @@
-"""What a share group gets of what was read: parts of it, in whole batches, without a copy."""
+"""What a share group gets of what was read: parts of it, in whole batches."""
+
+import weakref
 
 import pytest
 
@@ -59,3 +61,19 @@ def test_what_a_reader_of_committed_records_leaves_out_is_not_in_the_buffers() -
     without = read._replace(places=[read.places[0], read.places[2]])
     assert without.holding(0, 7) == [ONE, THREE]
     assert READ.bytes_per_offset == -(-ALL_BYTES // 8)
+
+
+class Stretch(bytearray):
+    """One that can be referred to weakly."""
+
+
+@pytest.mark.parametrize(("first", "last", "is_kept"), [(0, 3, True), (2, 3, False)])
+def test_less_than_half_of_what_was_read_does_not_keep_the_rest_in_memory(
+    first: int, last: int, is_kept: bool
+) -> None:
+    stretch = Stretch(ONE + TWO + THREE)
+    read = batches_in(0, ReadResult([stretch], 8), (), reads_committed=False)
+    part, alive = read.holding(first, last), weakref.ref(stretch)
+    del read, stretch
+    assert b"".join(part) == ((ONE + TWO) if is_kept else TWO)
+    assert (alive() is not None) == is_kept
