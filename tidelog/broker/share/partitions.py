@@ -203,14 +203,15 @@ class SharePartitions:
                 failed = await self._preloaded(keys, deadline)
                 event = _Event(told)
                 is_short = loop.time() < deadline and self._is_short(keys, wanted, config)
+                if is_short:  # Others may want what it was told of.
+                    _tell_next(told)
                 with ExitStack() as watched:
                     found = await self._taken(keys, wanted, config, event, watched, is_short=is_short)
                     if failed or found or loop.time() >= deadline:
                         return {**failed, **found}
                     await event.wait_until(deadline)
         finally:
-            for held in told:
-                held.tell_next()
+            _tell_next(told)
 
     async def _taken(
         self,
@@ -368,6 +369,12 @@ def _limits(config: ShareGroupConfig) -> Limits:
         config.may_renew,
         bool(config.dead_letter_topic),
     )
+
+
+def _tell_next(told: dict[HeldPartition, None]) -> None:
+    """Who was told of these takes no more of them now."""
+    while told:
+        told.popitem()[0].tell_next()
 
 
 class _Event:

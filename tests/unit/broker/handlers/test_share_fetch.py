@@ -551,3 +551,29 @@ async def test_no_batch_that_is_larger_than_a_read_is_kept(asker: Asker) -> None
         assert not kept
     assert await member.got(max_records=1) == {4: 1}
     assert len(kept) == 1
+
+
+async def test_who_waits_for_more_bytes_leaves_records_to_who_waits_for_fewer(open_asker: Open) -> None:
+    disk = ColdDisk()
+    asker = await open_asker(disk=disk, fetch_max_wait_ms=300_000)
+    await with_records(asker)
+    greedy = Member(asker, member_id="greedy")
+    quick, modest = (Member(asker, member_id=name, epoch=0) for name in ("quick", "modest"))
+    await greedy.join()
+    assert await quick.got(max_records=1) == {0: 1}
+    partitions = asker.services.share.partitions
+    partitions._ahead.clear()
+    disk.is_cold = True
+    more = asyncio.ensure_future(greedy.got(max_wait_ms=300_000, min_bytes=1 << 20))
+    assert await asyncio.to_thread(disk.reads.acquire, timeout=DEADLINE_SECONDS)
+    disk.is_cold = False
+    assert await quick.got() == {1: 1, 2: 1}
+    ((held, read),) = partitions._ahead.items()
+    disk.may_read.set()
+    await until(lambda: partitions._ahead[held] is not read)
+    waiting = asyncio.ensure_future(modest.got(max_wait_ms=300_000))
+    await until(lambda: len(held._watchers) == 2)
+    await asker.produce("jobs", make_batch(b"new"))
+    assert await asyncio.wait_for(waiting, DEADLINE_SECONDS) == {3: 1}
+    assert not more.done()
+    more.cancel()
