@@ -59,7 +59,7 @@ def test_an_argument_has_each_of_its_forms(take: Callable[[Any], object], forms:
             (
                 lambda function, what=what: Consumer("t", **{what: function}),
                 ["utf-8"],
-                f"{what}: expected a func",
+                f"{what}: expected a function, got {{}}",
             )
             for what in ("key_deserializer", "value_deserializer")
         ),
