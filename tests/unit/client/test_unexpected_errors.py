@@ -87,6 +87,17 @@ async def test_a_read_raises_once_what_ended_a_fetch_and_then_reads_on(
             break
 
 
+async def test_who_waits_for_a_position_gets_what_ended_its_lookup_and_can_ask_again(
+    broker: ScriptedBroker, lacks_memory: Callable[[str], None]
+) -> None:
+    serve_one_record(broker)
+    lacks_memory(f"{CONSUMER}.fetcher.look_up_offsets")
+    async with Consumer(**settings(broker, auto_offset_reset="earliest", request_timeout_ms=1_000)) as it:
+        it.assign([FIRST])
+        assert isinstance((await end_of(it.position(FIRST))).__cause__, MemoryError)
+        assert await it.position(FIRST) == 0
+
+
 async def test_a_read_raises_what_is_wrong_with_an_answer_about_committed_offsets(
     broker: ScriptedBroker,
 ) -> None:

@@ -278,6 +278,7 @@ class Consumer(Generic[KT, VT]):
             async with asyncio.timeout(limit_ms / 1000):
                 while (reader := self._assignment.reader(partition)).position is None:
                     self._require_open()
+                    self._cluster.raise_failure()
                     if reader.error is not None:
                         raise reader.error.with_traceback(None)
                     if self._positions is not None:
