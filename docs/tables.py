@@ -1,9 +1,10 @@
-"""The parts of the documents that come from the code: settings, metrics, commands.
+"""The parts of the documents that come from the code: settings, metrics, commands, modules.
 
 A document has them between `<!-- table: NAME -->` and `<!-- end of table -->`, so it reads well where nothing
 is built. `python -m docs.tables` writes them anew. A test fails where they differ from the code.
 """
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,6 +45,7 @@ from tidelog.protocol.settings import Setting, as_text, settings_of
 from tidelog.wire.cluster_config import ClusterConfig
 
 _SETTING = ("setting", "meaning")
+_CODE = ("tidelog", "faults", "demo", "bench")
 
 
 def broker_settings() -> str:
@@ -199,6 +201,25 @@ def _options(options: OptionTable, foreign: Foreign) -> str:
     return f"{_table(('option', 'meaning'), rows)}\n\n{of_others}"
 
 
+def module_sections() -> str:
+    """A section per package, with what each of its modules says that it owns."""
+    root = Path(__file__).parents[1]
+    inits = [path for code in _CODE for path in (root / code).rglob("__init__.py")]
+    return "\n\n".join(_package(root, init) for init in sorted(inits, key=lambda init: init.parent))
+
+
+def _package(root: Path, init: Path) -> str:
+    others = (path for path in sorted(init.parent.glob("*.py")) if not path.stem.startswith("__"))
+    rows = ((_code(path.stem), _owned(path)) for path in others)
+    parts = (f"## {init.parent.relative_to(root)}", _owned(init), _table(("module", "what it owns"), rows))
+    return "\n\n".join(filter(None, parts))
+
+
+def _owned(module: Path) -> str:
+    text = ast.get_docstring(ast.parse(module.read_text())) or ""
+    return _prose(text.partition("\n\n")[0].replace("\n", " "))
+
+
 def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
@@ -236,6 +257,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "decided_against": partial(_table, ("not here", "why"), compatibility.DECIDED_AGAINST),
     "comes_later": partial(_table, ("comes later", "until then"), compatibility.LATER),
     "command_sections": command_sections,
+    "module_sections": module_sections,
 }
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(\n<!-- end of table -->)", re.DOTALL)
 

@@ -1,20 +1,5 @@
 """Tidelog: a Kafka-compatible broker, an asyncio client and a data pipeline on Spark.
 
-- `broker/`: the broker: one process that serves Kafka's protocol from one data folder
-- `cli/`: the command `tidelog`: one file per command. Slow imports are inside the commands
-- `client/`: the asyncio client; neither broker nor client imports the other
-- `pipeline/`: the pipeline on Spark: the source and the sink `tidelog`, and the jobs
-- `protocol/`: Kafka's protocol: bytes to values and back. No I/O, no clock, no event loop
-- `remote_log/`: closed segments in an object store: what the objects are, for the broker and for who reads
-  them without it
-- `schemas/`: schema registries, and values that name a schema there
-- `serializers/`: keys and values as text, JSON, Avro and Protobuf
-- `testcontainers`: a broker in a container for tests: `TidelogContainer`, for testcontainers
-- `tracing`: spans of OpenTelemetry for records that are sent and processed
-- `version`: the version, which hatch and the images take from here
-- `wire/`: a client's side of the wire: connections to brokers, their security and settings, the view of a
-  cluster
-
 The public names of `tidelog.client` are here too; it is imported when the first of them is used.
 """
 

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
@@ -21,27 +20,6 @@ def test_every_module_opens_with_what_it_owns() -> None:
         and path.name != "__init__.py"
         and ((text := ast.get_docstring(tree(path))) is None or len(text.splitlines()) > _LONGEST_DOCSTRING)
     ]
-    assert not offences, show(offences)
-
-
-def contents(package: Path) -> dict[str, str]:
-    """The modules of a package, and its packages with a slash, each with the first line of its docstring."""
-    files = {path.stem: path for path in package.glob("*.py") if path.stem not in ("__init__", "__main__")}
-    files |= {f"{path.parent.name}/": path for path in package.glob("*/__init__.py")}
-    return {each: (ast.get_docstring(tree(path)) or "").partition("\n")[0] for each, path in files.items()}
-
-
-def test_each_package_lists_what_it_contains() -> None:
-    """In lines of its docstring that begin with names, as in - `module`, `package/`: what it owns."""
-    offences = []
-    for init in (*modules("tidelog"), ROOT / "faults" / "__init__.py"):
-        if init.name == "__init__.py":
-            lists = re.findall(r"^- ((?:`\w+/?`[,:]\s+)+)", ast.get_docstring(tree(init)) or "", re.MULTILINE)
-            known, named = contents(init.parent), set(re.findall(r"`(\w+/?)`", "".join(lists)))
-            offences += [
-                f"{name(init)}: add - `{each}`: {known[each]}" for each in known if each not in named
-            ]
-            offences += [f"{name(init)}: remove `{each}`" for each in named - known.keys()]
     assert not offences, show(offences)
 
 

@@ -1,23 +1,5 @@
 """An asyncio client for Kafka and Tidelog: idempotent, pipelined, and explicit about unknown outcomes.
 
-- `arguments`: arguments that an application gives, and their checks
-- `asked_apis`: the APIs and versions that this client requests
-- `coordinators`: the look-up of a coordinator: the broker that keeps a group, or a transactional id
-- `errors`: the exceptions of the client: all are subclasses of `ClientError`
-- `keywords`: the keywords of a client's constructor, which come from tables of settings
-- `metrics`: the metrics of a client, by Kafka's names
-- `offset_lookup`: offsets by time: ListOffsets requests to the leaders
-- `prometheus`: a client's metrics for prometheus-client, by Kafka's names
-- `telemetry`: a client's metrics, pushed to its brokers if an operator asks for them (KIP-714)
-- `types`: the values that the client returns to applications, with aiokafka's names if it has them
-- `admin/`: administration: topics, groups, transactions, users, ACLs, quotas and configurations
-- `consumer/`: the consumer: what it reads next, how it fetches and converts that, and how it takes part in a
-  group
-- `groups/`: membership in consumer groups
-- `share/`: the consumer of a share group: records are shared out one by one, and each is acknowledged
-- `producer/`: the producer: records become batches, and each is stored once, in order. The rules are pure
-  machines
-
 `Producer`, `Consumer` and `Admin` have the names of aiokafka's methods and arguments if it has them. Modules
 with many imports are imported when they are first used.
 """

@@ -5,11 +5,6 @@
 
 Each deserializer gives None for None. With a `SchemaRegistry` values name their schema, in the format of
 Confluent's serializers.
-
-- `avro`: Avro with a schema registry
-- `json_values`: JSON of plain values, dataclasses, msgspec's structs and pydantic's models; JSON Schema
-- `protobuf`: Protobuf with a schema registry
-- `text`: strings
 """
 
 from tidelog.schemas.registry import RegistryError, SchemaRegistry

@@ -1,11 +1,5 @@
 """Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews.
 
-- `fetch`: Fetch as tuples
-- `offset_commits`: keys and values of offset commits, as they are written
-- `produce`: Produce as tuples, and the hand-written codec of a single batch
-- `produce_shape`: reads a repeated Produce request by comparing it with the one before
-- `wire`: what both have in common: topics, leaders, endpoints
-
 What is written by hand here saves more than a twentieth of a whole request; all else is `protocol.schema`.
 Invariants: equal to it byte for byte and value for value (tests/property/test_hot.py checks it); record bytes
 are never copied; malformed input raises only ProtocolError.

@@ -1,17 +1,5 @@
 """Record batches, version 2: bytes to header views and records, and back.
 
-- `builder`: encodes record batches, one record at a time, as fast as plain Python can
-- `columns`: decodes the records of a batch into columns: one list per field
-- `filtering`: what a log cleaner leaves of a batch
-- `header`: the 61-byte header of a record batch: it reads the header, checks its CRC, and patches it
-- `inspection`: checks that records match their batch's header, and finds their timestamps
-- `lanes`: proves that records of any sizes are valid, by one field of all records at a time
-- `markers`: the control batch that ends a producer's transaction on one partition
-- `reader`: decodes record batches into records, with a fast path for those of one size
-- `runs`: encodes a run of records together: the bytes around their contents are made by C loops over lists
-- `uniform`: batches whose records all have one size
-- `varints`: Zigzag varints as records use them, with the small ones precomputed
-
 Owns: the layout of a batch and of the records in it. Invariants: nothing here copies a batch that it only
 reads. Malformed input raises only ProtocolError. The CRC-32C covers everything from the attributes on, so
 base offset and leader epoch may be written in place without a new CRC.
