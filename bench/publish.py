@@ -61,6 +61,12 @@ PAGES: Final = (
     ),
     Page(
         _ROOT / "docs" / "performance.md",
+        _ROOT / "bench" / "published_latency.json",
+        ("latency",),
+        (*_BESIDE_KAFKA, _UNFLUSHED),
+    ),
+    Page(
+        _ROOT / "docs" / "performance.md",
         _ROOT / "bench" / "published_share.json",
         ("share",),
         _BESIDE_KAFKA[:1],
