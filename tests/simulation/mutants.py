@@ -36,7 +36,7 @@ from tidelog.broker.cluster.membership import Membership
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.coordinator.shards import Shards
 from tidelog.broker.handlers import cut_off
-from tidelog.broker.replicas import leader_writes
+from tidelog.broker.replicas import leader
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage import producer_memory, producer_state, refused_batches
 from tidelog.broker.storage.log_types import FlushWork
@@ -309,7 +309,7 @@ MUTANTS: Final = {
     ),
     "late marker": Mutant(
         "a late marker ends no later transaction",
-        ((leader_writes, "is_late", never),),
+        ((leader, "is_late", never),),
         "a record is visible before its transaction is committed",
         Scenario(scenarios.marker_arrives_within_the_next_transaction, brokers=2),
     ),

@@ -90,9 +90,9 @@ class Client:
 @pytest.mark.parametrize(
     ("before", "request_of", "most_files", "most_returns"),
     [
-        pytest.param([fetch], produce, 34, 41, id="Produce"),
-        pytest.param([produce, produce], produce, 29, 38, id="Produce in a stream"),
-        pytest.param([produce], fetch, 32, 36, id="Fetch"),
+        pytest.param([fetch], produce, 33, 40, id="Produce"),
+        pytest.param([produce, produce], produce, 28, 37, id="Produce in a stream"),
+        pytest.param([produce], fetch, 32, 35, id="Fetch"),
     ],
 )
 async def test_a_request_passes_few_files_and_seldom_returns_to_one(

@@ -16,7 +16,7 @@ from tidelog.broker.cluster.catalog import NO_LEADER
 from tidelog.broker.coordinator.remote_transactions import Participation, RemoteTransactions
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.coordinator.transactions.transaction import Producer
-from tidelog.broker.replicas.leader_writes import MarkerWatch
+from tidelog.broker.replicas.leader import MarkerWatch
 from tidelog.broker.replicas.replica import Replica
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import TopicPartition

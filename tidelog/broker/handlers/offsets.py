@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
-from tidelog.broker.replicas.leader_writes import MovedStart
+from tidelog.broker.replicas.leader import MovedStart
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_log import all_flushed
 from tidelog.broker.security.required_access import CLUSTER_ACTION, DELETE_TOPIC, DESCRIBE_TOPIC

@@ -255,14 +255,15 @@ class ProduceHandler(GuardedHandler):
         """
         transactional_id, acks, timeout_ms, _ = request
         records = b"" if records is None else records
+        now_ms = self.clock_ms()
         try:
             replica = self.rules.replica_for(context, transactional_id, acks, topic, index, records)
             if transactional_id is None:
-                written = replica.append_as_leader(records, self.clock_ms(), inspected)
+                written = replica.append_as_leader(records, now_ms, inspected)
             else:
                 version = context.header.api_version
                 permit = partial(self._transactions.permit, transactional_id, version, topic, index, settled)
-                written = replica.append_as_leader(records, self.clock_ms(), inspected, permit=permit)
+                written = replica.append_as_leader(records, now_ms, inspected, permit=permit)
         except ApiError as error:
             results.append(self._refused(context, topic, index, records, error))
             return pending

@@ -11,7 +11,7 @@ import asyncio
 from typing import Protocol
 
 from tidelog.broker.handlers.context import LateAnswer
-from tidelog.broker.replicas.leader_writes import Written
+from tidelog.broker.replicas.leader import Written
 from tidelog.broker.replicas.progress import Mark
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.partition_log import AppendResult

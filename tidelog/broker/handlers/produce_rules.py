@@ -15,7 +15,7 @@ from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.produce_requests import NamedTopic
-from tidelog.broker.replicas.leader_writes import ACKS_ALL
+from tidelog.broker.replicas.leader import ACKS_ALL
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.security.required_access import WRITE_TOPIC, WRITE_TRANSACTION
 from tidelog.broker.services import Services

@@ -78,7 +78,7 @@ class ProduceStream:
             return None
         correlation_id, index, records = found
         handler, shape = self.handler, self.shape
-        topic = self._topic
+        topic, now_ms = self._topic, handler.clock_ms()
         ids, batches = [correlation_id], [records]
         if len(frames) > 1:
             self._add_later(frames, index, ids, batches, min(most, MOST_AT_ONCE))
@@ -86,9 +86,9 @@ class ProduceStream:
             try:
                 replica = handler.rules.replica_for(self._first, None, shape.acks, topic, index, records)
                 # One alone costs less without the lists of a run.
-                run = replica.append_run(batches, handler.clock_ms()) if len(batches) > 1 else None
+                run = replica.append_run(batches, now_ms) if len(batches) > 1 else None
                 if run is None:
-                    run = 1, replica.append_as_leader(records, handler.clock_ms(), Effort())
+                    run = 1, replica.append_as_leader(records, now_ms, Effort())
             except (ApiError, TooMuchError):
                 return None  # Nothing was stored: the general path finds the same error, and returns it.
             count, written = run

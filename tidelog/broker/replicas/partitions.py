@@ -25,7 +25,7 @@ from tidelog.broker.cluster.controller import is_unknown
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
-from tidelog.broker.replicas.leader_writes import MovedStart
+from tidelog.broker.replicas.leader import MovedStart
 from tidelog.broker.replicas.ownership import settle_strays
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_log import all_flushed

@@ -301,7 +301,7 @@ class ReplicaLog:
         return max(self._slowest_flush_seconds, self._loop.time() - self._flush_began)
 
     def _flushed_as_follower(self) -> None:
-        """For `FollowerWrites`: more is durable here."""
+        """For `Replica`: more is durable here."""
 
     def _tell_followers(self: Self, leadership: Leadership) -> None:
         """They may fetch what is written, so that they flush it while this replica does."""

@@ -22,7 +22,7 @@ from tidelog.broker.cluster.catalog import Topic
 from tidelog.broker.configuration.group_settings import ShareGroupConfig, share_group_config
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 from tidelog.broker.observability.share_counts import ShareCounts
-from tidelog.broker.replicas.leader_writes import ACKS_ALL
+from tidelog.broker.replicas.leader import ACKS_ALL
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.share.log_reader import LogReader, isolation_level

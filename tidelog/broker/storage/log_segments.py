@@ -122,9 +122,9 @@ class LogSegments:
         segments: Sequence[LocalSegment] = (active,)
         if self.flushed_end_offset < active.base_offset:
             segments = self.segments[number_of(self.segments, self.flushed_end_offset) :]
-        files = [segment.log for segment in segments if segment.log.acquire()]
         folder = self._folder if self.has_new_names else None
         self.has_new_names = False
+        files = [segment.log for segment in segments if segment.log.acquire()]
         size, end_offset = active.tail
         mark = (active.base_offset, end_offset, size)
         return FlushWork(end_offset, mark, self._disk, files, folder, before)

@@ -76,9 +76,9 @@ def decode_fetch_request(version: int, body: Buffer) -> FetchRequest:
 
 def decode_fetch_request_steps(version: int, body: Buffer) -> Steps[FetchRequest]:
     """`decode_fetch_request` in steps."""
-    values = yield from in_steps(decode_request_steps(ApiKey.FETCH, version, body))
     key = attrgetter(_topic_field(version))
     pace = Pace()
+    values = yield from in_steps(decode_request_steps(ApiKey.FETCH, version, body))
     topics: dict[TopicKey, dict[int, FetchPartition]] = {}
     for topic in values.topics:
         partitions = topics.setdefault(key(topic), {})

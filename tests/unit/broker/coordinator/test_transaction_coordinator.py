@@ -19,7 +19,7 @@ from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
 from tidelog.broker.coordinator.transactions.messages import Initialization
 from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import Producer
-from tidelog.broker.replicas import leader_writes
+from tidelog.broker.replicas import leader
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -156,7 +156,7 @@ async def test_markers_that_an_unexpected_error_kept_from_being_written_are_trie
 
     services = await open_one(transaction_abort_timed_out_transaction_cleanup_interval_ms=5)
     client = await begun(services, P0)
-    monkeypatch.setattr(leader_writes, "build_marker", lacks_memory)
+    monkeypatch.setattr(leader, "build_marker", lacks_memory)
     with capture_logs() as logs:
         await services.transactions.end("x", client, is_commit=True, version=2)
         await reached(services, TransactionState.COMPLETE_COMMIT)
@@ -312,7 +312,7 @@ async def test_a_marker_that_a_later_epoch_has_made_needless_does_not_hold_its_t
 async def test_one_flush_makes_the_end_of_a_transaction_and_the_beginning_of_the_next_durable(
     open_one: OpenServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leader_writes, "FLUSH_SOON_MS", 600_000)
+    monkeypatch.setattr(leader, "FLUSH_SOON_MS", 600_000)
     services = await open_one()
     client = await begun(services, P0, P1)
     flushed: list[str] = []

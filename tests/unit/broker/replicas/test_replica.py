@@ -14,7 +14,7 @@ from tests.unit.broker import test_services
 from tests.unit.broker.conftest import OpenServices
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import PartitionAssignment
-from tidelog.broker.replicas.leader_writes import ACKS_ALL
+from tidelog.broker.replicas.leader import ACKS_ALL
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.storage.checkpoints import CLEANED_OFFSET
