@@ -90,8 +90,8 @@ class Client:
 @pytest.mark.parametrize(
     ("before", "request_of", "most_files", "most_returns"),
     [
-        pytest.param([fetch], produce, 33, 40, id="Produce"),
-        pytest.param([produce, produce], produce, 28, 37, id="Produce in a stream"),
+        pytest.param([fetch], produce, 33, 39, id="Produce"),
+        pytest.param([produce, produce], produce, 28, 36, id="Produce in a stream"),
         pytest.param([produce], fetch, 32, 35, id="Fetch"),
     ],
 )

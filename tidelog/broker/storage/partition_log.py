@@ -391,9 +391,9 @@ class PartitionLog(ReadableLog):
         If it raised, call `mark_failed` instead, or `flush_undone` where no file could be opened. Raises
         InvariantError.
         """
-        self._segments.finish_flush(work)
-        self.flushed_end_offset = self._segments.flushed_end_offset
+        self.flushed_end_offset = max(self.flushed_end_offset, work.end_offset)
         self._check_ends()
+        self._segments.finish_flush(work)
 
     def flush_undone(self, work: FlushWork) -> None:
         """`work.run` found no file handle: nothing has failed, and the next flush does all of it."""
