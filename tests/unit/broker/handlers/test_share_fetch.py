@@ -30,14 +30,22 @@ async def with_records(asker: Asker, count: int = 3, *, per_batch: int = 1) -> N
         await asker.produce("jobs", make_batch(*(b"%d" % each for each in range(first, first + per_batch))))
 
 
+async def joined(asker: Asker, count: int = 3, *, per_batch: int = 1, **configs: str) -> Member:
+    """The first member of a group of a topic with records."""
+    await with_records(asker, count, per_batch=per_batch)
+    member = Member(asker)
+    await member.join(**configs)
+    return member
+
+
 async def test_a_member_gets_records_once_and_what_it_accepts_stays_accepted_after_a_crash(
     open_asker: Open,
 ) -> None:
     asker = await open_asker()
     await with_records(asker, 4)
     member = Member(asker)
-    joined = await member.join()
-    assert [each.partitions for each in joined.assignment.topic_partitions] == [[0]]
+    answer = await member.join()
+    assert [each.partitions for each in answer.assignment.topic_partitions] == [[0]]
     assert await member.got() == {0: 1, 1: 1, 2: 1, 3: 1}
     assert await member.got() == {}
     assert await member.acknowledge((0, 1, [ACCEPT]), (3, 3, [ACCEPT])) == 0
@@ -49,18 +57,14 @@ async def test_a_member_gets_records_once_and_what_it_accepts_stays_accepted_aft
 
 
 async def test_released_records_are_delivered_again_and_rejected_ones_are_not(asker: Asker) -> None:
-    await with_records(asker, 4)
-    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
-    await member.join()
+    member, other = await joined(asker, 4), Member(asker, member_id="other", epoch=0)
     await member.got()
     assert await member.acknowledge((0, 3, [RELEASE, REJECT, RELEASE, ACCEPT])) == 0
     assert await other.got() == {0: 2, 2: 2}
 
 
 async def test_a_record_that_was_delivered_as_often_as_the_limit_says_is_archived(asker: Asker) -> None:
-    await with_records(asker, 1)
-    member = Member(asker)
-    await member.join(**{"share.delivery.count.limit": "2"})
+    member = await joined(asker, 1, **{"share.delivery.count.limit": "2"})
     for count in (1, 2):
         assert await member.got() == {0: count}
         assert await member.acknowledge((0, 0, [RELEASE])) == 0
@@ -68,9 +72,7 @@ async def test_a_record_that_was_delivered_as_often_as_the_limit_says_is_archive
 
 
 async def test_acknowledgements_come_with_a_fetch_too(asker: Asker) -> None:
-    await with_records(asker)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker)
     assert await member.got() == {0: 1, 1: 1, 2: 1}
     answer = await member.fetch((0, 2, [ACCEPT]), (7, 7, [ACCEPT]))
     (partition,) = answer.responses[0].partitions
@@ -86,9 +88,7 @@ async def test_when_a_lock_ends_another_member_gets_the_record_and_a_late_acknow
     open_asker: Open, clock: Clock
 ) -> None:
     asker = await open_asker(**SETTINGS)
-    await with_records(asker)
-    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
-    await member.join()
+    member, other = await joined(asker), Member(asker, member_id="other", epoch=0)
     assert await member.got() == {0: 1, 1: 1, 2: 1}
     assert await other.got() == {}
     clock.now_ms += 10 * LOCK_MS
@@ -100,9 +100,7 @@ async def test_when_a_lock_ends_another_member_gets_the_record_and_a_late_acknow
 
 async def test_a_renewed_lock_lasts_longer(open_asker: Open, clock: Clock) -> None:
     asker = await open_asker(**SETTINGS)
-    await with_records(asker, 2)
-    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
-    await member.join()
+    member, other = await joined(asker, 2), Member(asker, member_id="other", epoch=0)
     assert await member.got() == {0: 1, 1: 1}
     clock.now_ms += LOCK_MS // 2
     assert await member.acknowledge((0, 0, [RENEW]), is_renew_ack=True) == 0
@@ -114,9 +112,7 @@ async def test_a_renewed_lock_lasts_longer(open_asker: Open, clock: Clock) -> No
 @pytest.mark.parametrize("asked", ["max_bytes", "min_bytes", "max_records", "max_wait_ms"])
 async def test_a_fetch_that_renews_locks_may_not_ask_for_records(asker: Asker, asked: str) -> None:
     """As in Kafka 4.4."""
-    await with_records(asker)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker)
     assert await member.got(max_records=1) == {0: 1}
     nothing = dict.fromkeys(("max_bytes", "min_bytes", "max_records", "max_wait_ms"), 0)
     with pytest.raises(ApiError) as refused:
@@ -127,9 +123,7 @@ async def test_a_fetch_that_renews_locks_may_not_ask_for_records(asker: Asker, a
 
 
 async def test_what_a_member_held_is_free_once_its_connection_is_gone(asker: Asker) -> None:
-    await with_records(asker)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker)
     assert await member.got() == {0: 1, 1: 1, 2: 1}
     asker.connection.close()
     other = Member(Asker(asker.services, asker.clock), member_id="other", epoch=0)
@@ -138,9 +132,7 @@ async def test_what_a_member_held_is_free_once_its_connection_is_gone(asker: Ask
 
 
 async def test_the_last_request_of_a_session_releases_what_it_does_not_acknowledge(asker: Asker) -> None:
-    await with_records(asker)
-    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
-    await member.join()
+    member, other = await joined(asker), Member(asker, member_id="other", epoch=0)
     await member.got()
     assert await member.acknowledge((0, 0, [ACCEPT]), epoch=-1) == 0
     assert await other.got() == {1: 2, 2: 2}
@@ -177,9 +169,7 @@ async def test_a_bad_acknowledgement_is_refused_and_changes_nothing(
     asker: Asker, batches: list[tuple[int, int, list[int]]], code: ErrorCode
 ) -> None:
     """The member holds 1 and 2, another one holds 0. Kafka 4.4 answers with these codes."""
-    await with_records(asker)
-    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
-    await member.join()
+    member, other = await joined(asker), Member(asker, member_id="other", epoch=0)
     assert await other.got(max_records=1) == {0: 1}
     assert await member.got() == {1: 1, 2: 1}
     assert await member.acknowledge(*batches) == code
@@ -189,9 +179,7 @@ async def test_a_bad_acknowledgement_is_refused_and_changes_nothing(
 
 
 async def test_a_topic_that_is_gone_is_refused_by_its_id(asker: Asker) -> None:
-    await with_records(asker)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker)
     assert await member.got() == {0: 1, 1: 1, 2: 1}
     known = asker.topic("jobs").topic_id
     await asker.services.topics.delete(known)
@@ -210,9 +198,7 @@ async def test_a_topic_that_is_gone_is_refused_by_its_id(asker: Asker) -> None:
 
 async def test_a_session_that_begins_anew_keeps_what_its_member_holds(asker: Asker) -> None:
     """As in Kafka 4.4: only a last request, or a lost connection, releases it."""
-    await with_records(asker)
-    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
-    await member.join()
+    member, other = await joined(asker), Member(asker, member_id="other", epoch=0)
     assert await member.got() == {0: 1, 1: 1, 2: 1}
     member.epoch = 0
     assert await member.got() == {}
@@ -222,9 +208,7 @@ async def test_a_session_that_begins_anew_keeps_what_its_member_holds(asker: Ask
 
 @pytest.mark.parametrize("epoch", [0, 2, 7])
 async def test_an_acknowledgement_of_another_session_epoch_is_refused(asker: Asker, epoch: int) -> None:
-    await with_records(asker)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker)
     await member.got()
     with pytest.raises(ApiError) as refused:
         await member.acknowledge((0, 0, [ACCEPT]), epoch=epoch)
@@ -236,9 +220,8 @@ async def test_who_has_waited_longest_gets_records_first(open_asker: Open) -> No
     asker = await open_asker(
         group_share_partition_max_record_locks=100, group_share_min_partition_max_record_locks=1
     )
-    await with_records(asker, 400, per_batch=100)
-    first, second = Member(asker), Member(asker, member_id="second", epoch=0)
-    await first.join()
+    first = await joined(asker, 400, per_batch=100)
+    second = Member(asker, member_id="second", epoch=0)
     assert (await first.got()).keys() == set(range(100))
     (held,) = asker.services.share.partitions.all()
     waiting = asyncio.create_task(second.fetch(max_wait_ms=60_000))
@@ -253,9 +236,7 @@ async def test_who_has_waited_longest_gets_records_first(open_asker: Open) -> No
 
 async def test_no_more_sessions_than_the_limit(open_asker: Open) -> None:
     asker = await open_asker(group_share_max_share_sessions=1)
-    await with_records(asker)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker)
     await member.got()
     with pytest.raises(ApiError) as refused:
         await Member(asker, member_id="other", epoch=0).got()
@@ -266,9 +247,7 @@ async def test_a_group_has_no_more_records_in_flight_than_its_limit_and_one_batc
     asker = await open_asker(
         group_share_partition_max_record_locks=100, group_share_min_partition_max_record_locks=1
     )
-    await with_records(asker, 120, per_batch=30)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker, 120, per_batch=30)
     assert len(await member.got()) == 120
     await asker.produce("jobs", make_batch(b"next"))
     assert await member.got() == {}
@@ -277,9 +256,7 @@ async def test_a_group_has_no_more_records_in_flight_than_its_limit_and_one_batc
 
 
 async def test_the_record_limit_holds_within_a_batch_if_the_member_says_so(asker: Asker) -> None:
-    await with_records(asker, 6, per_batch=3)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker, 6, per_batch=3)
     assert await member.got(max_records=2, share_acquire_mode=1) == {0: 1, 1: 1}
     assert await member.got(max_records=2) == {2: 1, 3: 1, 4: 1, 5: 1}
 
@@ -329,9 +306,7 @@ async def test_what_was_read_ahead_is_read_again_for_a_group_that_reads_committe
 
 async def test_a_group_begins_at_the_end_unless_told_otherwise_and_remembers_where(open_asker: Open) -> None:
     asker = await open_asker()
-    await with_records(asker, 2)
-    member = Member(asker)
-    await member.join(**{"share.auto.offset.reset": "latest"})
+    member = await joined(asker, 2, **{"share.auto.offset.reset": "latest"})
     assert await member.got() == {}
     await asker.produce("jobs", make_batch(b"new"))
     await asker.services.close(clean=False)
@@ -340,9 +315,7 @@ async def test_a_group_begins_at_the_end_unless_told_otherwise_and_remembers_whe
 
 
 async def test_deleted_records_are_done(asker: Asker) -> None:
-    await with_records(asker, 5)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker, 5)
     assert len(await member.got(max_records=3)) == 3
     await asker.ask(
         ApiKey.DELETE_RECORDS,
@@ -356,9 +329,7 @@ async def test_deleted_records_are_done(asker: Asker) -> None:
 
 
 async def test_a_waiting_fetch_gets_new_records_at_once(asker: Asker) -> None:
-    await with_records(asker, 1)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker, 1)
     assert await member.got() == {0: 1}
     waiting = asyncio.ensure_future(member.got(max_wait_ms=300_000))
     await asyncio.sleep(0)
@@ -367,9 +338,7 @@ async def test_a_waiting_fetch_gets_new_records_at_once(asker: Asker) -> None:
 
 
 async def test_metrics_count_what_is_in_flight_and_what_became_of_it(asker: Asker) -> None:
-    await with_records(asker, 4)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker, 4)
     await member.got()
     counts = asker.services.metrics.share
     assert counts is not None
@@ -417,9 +386,7 @@ async def test_records_that_become_free_go_to_who_has_waited_longest_and_the_oth
     asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = 12
-    await with_records(asker, count)
-    holder = Member(asker)
-    await holder.join()
+    holder = await joined(asker, count)
     assert len(await holder.got()) == count
     looks = 0
     partitions = asker.services.share.partitions
@@ -450,9 +417,7 @@ async def test_records_that_become_free_go_to_who_has_waited_longest_and_the_oth
 
 
 async def test_a_fetch_waits_for_as_many_bytes_as_its_member_wants_but_not_forever(asker: Asker) -> None:
-    await with_records(asker, 1)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker, 1)
     more_than_one = len(make_batch(b"new")) + 1
     waiting = asyncio.ensure_future(member.got(max_wait_ms=300_000, min_bytes=more_than_one))
     for _ in range(100):
@@ -515,9 +480,7 @@ class ColdDisk(Disk):
 async def test_nothing_is_kept_of_a_read_that_ends_after_its_share_partition(open_asker: Open) -> None:
     disk = ColdDisk()
     asker = await open_asker(disk=disk)
-    await with_records(asker)
-    member = Member(asker)
-    await member.join()
+    member = await joined(asker)
     assert await member.got(max_records=1) == {0: 1}
     partitions = asker.services.share.partitions
     (held,) = partitions.all()

@@ -178,10 +178,7 @@ async def test_nothing_leaves_the_disk_while_the_store_forgets_what_it_accepts(
     open_tiered: OpenTiered, forgotten: str
 ) -> None:
     with capture_logs() as events:
-        asker = await open_tiered(lambda store: Forgetful(store, forgotten))
-        await asker.create("t", **TIERED)
-        await fill(asker, 10)
-        await settle(asker)
+        asker = await filled(open_tiered, 10, lambda store: Forgetful(store, forgotten))
     (told,) = [each for each in events if each["event"] == "remote_storage_failed"]
     assert "the store does not have what it accepted" in told["error"]
     assert asker.replica("t").log.start_offset == 0
@@ -199,10 +196,7 @@ async def test_bytes_that_were_damaged_on_their_way_are_read_again(open_tiered: 
                 data[60] ^= 1
             return memoryview(data)
 
-    asker = await open_tiered(lambda store: Damaging(store, lambda: False))
-    await asker.create("t", **TIERED)
-    await fill(asker, 10)
-    await settle(asker)
+    asker = await filled(open_tiered, 10, lambda store: Damaging(store, lambda: False))
     assert (await fetched(asker, 0)).code == ErrorCode.CORRUPT_MESSAGE
     assert damaged
     assert await read_all(asker, 0) == list(range(10))
@@ -211,13 +205,12 @@ async def test_bytes_that_were_damaged_on_their_way_are_read_again(open_tiered: 
 async def test_a_store_that_hangs_costs_a_fetch_its_patience_only(open_tiered: OpenTiered) -> None:
     may_answer = Event()
     hangs = False
-    asker = await open_tiered(
+    asker = await filled(
+        open_tiered,
+        10,
         lambda store: Switched(store, lambda: hangs and not may_answer.wait(DEADLINE_SECONDS)),
         remote_fetch_max_wait_ms=1,
     )
-    await asker.create("t", **TIERED)
-    await fill(asker, 10)
-    await settle(asker)
     hangs = True
     assert await fetched(asker, 0) == (0, [], 0, [])
     assert (await fetched(asker, 9)).offsets == [9]
@@ -233,12 +226,11 @@ async def test_a_store_that_hangs_ends_a_visit_of_old_records_only(
 ) -> None:
     may_answer = Event()
     hangs = False
-    asker = await open_tiered(
-        lambda store: Switched(store, lambda: hangs and not may_answer.wait(DEADLINE_SECONDS))
+    asker = await filled(
+        open_tiered,
+        20,
+        lambda store: Switched(store, lambda: hangs and not may_answer.wait(DEADLINE_SECONDS)),
     )
-    await asker.create("t", **TIERED)
-    await fill(asker, 20)
-    await settle(asker)
     console = Records(asker.services)
     hangs = True
     old = asyncio.ensure_future(console.page("t", {0: None}, Place(0), 20, Reading()))
