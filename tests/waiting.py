@@ -4,18 +4,21 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from inspect import iscoroutine
+from typing import Any, TypeVar
 
 DEADLINE_SECONDS = 120.0
 """No machine that works takes so long for anything that a test waits for; it ends what would hang."""
 _Value = TypeVar("_Value")
 
 
-async def until(condition: Callable[[], object], seconds: float = DEADLINE_SECONDS) -> None:
-    """Return once the condition holds; TimeoutError past `seconds`."""
+async def until(condition: Callable[[], Any], seconds: float = DEADLINE_SECONDS) -> Any:
+    """What the condition gives, awaited where that is a coroutine, once it is true. TimeoutError later."""
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (what is waited for is not ours to signal)
+        # What is waited for is not ours to signal.
+        while not (value := await found if iscoroutine(found := condition()) else found):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
+        return value
 
 
 async def pause(seconds: float) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conformance.several import EmbeddedBroker
 from tests.conformance.test_client_transactions import committed
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.client import Admin, ClientError, ClusterConfig, Producer
 from tidelog.pipeline.exactly_once.decision import Decision, ExactlyOnceError, TransactionName, group_of
@@ -227,10 +227,8 @@ async def test_a_topic_that_was_created_again_fails_the_batch(broker: EmbeddedBr
         with pytest.raises(ExactlyOnceError, match="was deleted and created again"):
             await settle(sink_of(broker, "sink"), settlement)
         await settle(sink_of(broker, "sink"), Settlement(0))
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            # It counts once the markers of its transaction are written.
-            while not await admin.groups.offsets(group_of("sink")):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        # It counts once the markers of its transaction are written.
+        await until(lambda: admin.groups.offsets(group_of("sink")))
     assert await committed(broker, topic) == []
     assert await open_transactions(broker) == []
 
@@ -323,8 +321,7 @@ async def test_a_task_whose_rows_another_driver_aborts_says_who_did_it(broker: E
     rows = pa.record_batch({"value": pa.array([b"x"] * 70_000, pa.binary())})
 
     async def take_over() -> None:
-        while not await open_transactions(broker):  # noqa: ASYNC110 (another thread sends the rows)
-            await asyncio.sleep(0.001)
+        await until(lambda: open_transactions(broker))
         assert await settle(sink, Settlement(0)) == 1
 
     def taken_over() -> Iterator[Any]:

@@ -98,7 +98,7 @@ async def test_a_lost_ack_leads_to_a_retry_that_is_recognised(site: Site, client
     await site.order("drop", topic="t", count=2)
     for one in (b, c):
         await client.send_batch(one)
-    await until_durable(site, 3)
+    await until(lambda: site.broker.services.replica("t", 0).high_watermark >= 3)
     assert await site.hits() == [2]
     client.cut()
     async with connected(site.port) as again:
@@ -111,17 +111,11 @@ async def test_nothing_behind_a_lost_ack_arrives_on_its_connection(site: Site, c
     await site.order("drop")
     await client.send_batch(batch("A", -1, -1))
     await client.send_batch(batch("B", -1, -1))
-    await until_durable(site, 2)
+    await until(lambda: site.broker.services.replica("t", 0).high_watermark >= 2)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await client.receive()
     assert await log(site) == [b"A", b"B"]
-
-
-async def until_durable(site: Site, offset: int) -> None:
-    async with asyncio.timeout(SECONDS):
-        while site.broker.services.replica("t", 0).high_watermark < offset:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def test_answers_are_delayed(site: Site, client: RawClient) -> None:
@@ -173,7 +167,7 @@ async def test_acks_0_can_be_cut_and_uses_up_no_lost_ack(site: Site, client: Raw
     await site.order("cut")
     await client.send_batch(batch("A", -1, -1), acks=0)
     assert await client.closed()
-    await until_durable(site, 1)
+    await until(lambda: site.broker.services.replica("t", 0).high_watermark >= 1)
     assert await site.hits() == [0, 1]
 
 

@@ -16,11 +16,10 @@ from pathlib import Path
 
 from tests.frameworks.workers import Worker
 from tests.several.served import ONE, Served, served
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPartition
 
 CUSTOMERS, PARTITIONS = 10, 2
-_POLL_SECONDS = 0.05
 # A busy machine starts a JVM in a minute.
 _SECONDS = 5 * DEADLINE_SECONDS
 
@@ -212,9 +211,7 @@ class Trial:
 
     async def _until(self, condition: Callable[[], object], what: str) -> None:
         try:
-            async with asyncio.timeout(_SECONDS):
-                while not (await found if asyncio.iscoroutine(found := condition()) else found):  # noqa: ASYNC110
-                    await asyncio.sleep(_POLL_SECONDS)  # What is waited for is not ours to signal.
+            await until(condition, _SECONDS)
         except TimeoutError:
             printed = "\n".join(worker.output[-4000:] for worker in self.workers)
             raise TimeoutError(f"{self._framework.name}: waited for {what}. It printed:\n{printed}") from None

@@ -18,7 +18,7 @@ import pytest
 
 from faults.etcd import running_etcd
 from faults.process import BrokerProcess
-from tests.waiting import DEADLINE_SECONDS, pause
+from tests.waiting import DEADLINE_SECONDS, pause, until
 from tidelog.client import (
     Admin,
     ConfigResource,
@@ -80,9 +80,7 @@ class Site:
                         return False
             return True
 
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not await is_settled():  # noqa: ASYNC110 (the brokers do not signal it)
-                await asyncio.sleep(0.2)
+        await until(is_settled)
 
     def folders(self, topic: str, partition: int) -> set[int]:
         name = f"{topic}-{partition}"

@@ -10,8 +10,8 @@ import pytest
 
 from faults.etcd import EtcdMembers, running_etcd
 from faults.process import BrokerProcess, BrokerProcessError
-from faults.several_brokers import until
 from tests.several.processes import QUICK
+from tests.waiting import until
 from tidelog.client import (
     Admin,
     ConfigResource,

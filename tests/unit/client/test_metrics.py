@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
 from tests.unit.wire.scripted import TOPIC, Answer, Request, ScriptedBroker
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import DeliveryError, Producer
 from tidelog.client.metrics import ClientMetrics, MetricsReporter
 from tidelog.client.prometheus import PrometheusMetrics
@@ -78,9 +78,7 @@ async def test_waiting_for_memory_and_for_answers_is_seen(broker: ScriptedBroker
     broker.scripts[ApiKey.PRODUCE] = late
     async with producer(broker, buffer_memory=2_000, max_batch_size=1_000) as it:
         waiting = asyncio.gather(*(it.send(TOPIC, b"x" * 800) for _ in range(4)))
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while it.metrics()["requests-in-flight"] == 0:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await until(lambda: it.metrics()["requests-in-flight"])
         assert it.metrics()["bufferpool-wait-time-ns-total"] == 0
         gate.set()
         await waiting
