@@ -12,7 +12,7 @@ partitions, and connections that go to another process than the one that leads.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-CORES: Final = (1, 2, 4, 16, 64)
+CORES: Final = (1, 2, 4, 8, 16, 64)
 
 
 class Load(NamedTuple):

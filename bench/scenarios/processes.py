@@ -7,6 +7,7 @@ processes cost. With one program, one process of several has the load that one b
 what the others do beside it counts in full. With four programs there are as many unrelated brokers of one
 process as peers: they get as little of the load each, so they write as few batches per step and sync, and
 they evict each other from the same caches. What both lose against one process is not a cost of the design.
+A note says what follows for more cores than this machine has.
 """
 
 import json
@@ -38,9 +39,12 @@ _LIMIT_S = 120.0
 _POLL_S = 0.001
 _PROGRAMS = (1, 4)
 _RECORDS = (1, 200)
+_CPU = "server CPU"
 _IDLE_TOPICS, _PARTITIONS_EACH = 40, 100
 _WATCHED_S = 10.0
 _METADATA_REQUESTS = 5
+_CORES = 8
+"""Of the machine for which the note computes."""
 
 
 class _Processes(Tidelog):
@@ -125,7 +129,25 @@ def measure(run: Run) -> Results:
                     for records in _RECORDS:
                         seconds = run.seconds if number else member.warm_up_s
                         _measure_load(results if number else None, member, programs, records, seconds)
+    for records in _RECORDS:
+        _note_cores(results, records)
     return results
+
+
+def _note_cores(results: Results, records: int) -> None:
+    """What `_CORES` processes do on as many cores, by the processor time of one of four at full load."""
+    costs = results.rows[_load_name(records, 1), _CPU].ratio(SUBJECT, _Four.name)
+    if costs is not None:
+        results.note(
+            f"Computed for {_CORES} cores: one of several processes takes {costs:.2f} × the processor time of"
+            f" one process for a request of {records} × 100 B, with all that the others do beside it. So"
+            f" {_CORES} processes that have a core and a full load each answer"
+            f" {_CORES} / {costs:.2f} = {_CORES / costs:.1f} × as many ({1 / costs:.2f} N)."
+        )
+
+
+def _load_name(records: int, programs: int) -> str:
+    return f"requests of {records} × 100 B, 1×5, {programs} program{'s'[: programs > 1]}"
 
 
 def _folder(run: Run, name: str) -> Path:
@@ -254,11 +276,11 @@ def _measure_load(
     if results is None:
         return
     requests = acknowledged / records
-    name = f"requests of {records} × 100 B, 1×5, {programs} program{'s'[: programs > 1]}"
+    name = _load_name(records, programs)
     rate = sum(outcome["records"] / outcome["seconds"] for outcome in outcomes) / records
     results.row(name, "rate", "requests/s").add(member.name, rate, others)
     broker_us = cpu_s * 1e6 / requests
-    results.row(name, "server CPU", "µs/request", _requirements(programs)).add(member.name, broker_us, others)
+    results.row(name, _CPU, "µs/request", _requirements(programs)).add(member.name, broker_us, others)
     load_us = sum(outcome["cpu_seconds"] for outcome in outcomes) * 1e6 / requests
     results.row(name, "CPU of the programs", "µs/request").add(member.name, load_us, others)
     if programs > 1:
