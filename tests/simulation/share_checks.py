@@ -15,9 +15,10 @@ from unittest.mock import patch
 from tests.simulation.virtual_loop import VirtualLoop
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 from tidelog.broker.share import dead_letters
-from tidelog.broker.share.held import HeldPartition
+from tidelog.broker.share.held import HeldPartition, Stored
 from tidelog.broker.share.partitions import SharePartitions
 from tidelog.broker.share.share_partition import Acknowledgement, AcknowledgeType, Acquired
+from tidelog.protocol.errors import ApiError
 
 _Place = tuple[SharePartitionKey, int]
 _LASTING = (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
@@ -53,14 +54,21 @@ class ShareChecks:
                 checks._given(held, wanted.member_id, got.acquired)
             return got
 
-        async def acknowledged(self: HeldPartition, member_id: str, each: Sequence[Acknowledgement]) -> None:
+        def acknowledged(
+            self: HeldPartition, member_id: str, each: Sequence[Acknowledgement], stored: Stored
+        ) -> None:
             mine = checks._asked(self, member_id, each)
-            await acknowledge(self, member_id, each)
-            checks._stored(self, member_id, each, mine)
 
-        async def released(self: HeldPartition, member_id: str) -> None:
+            def checked(error: ApiError | None) -> None:
+                if error is None:
+                    checks._stored(self, member_id, each, mine)
+                stored(error)
+
+            acknowledge(self, member_id, each, checked)
+
+        def released(self: HeldPartition, member_id: str, stored: Stored) -> None:
             checks._end(self, checks._of(self, member_id))
-            await release(self, member_id)
+            release(self, member_id, stored)
 
         with (
             patch.object(SharePartitions, "_acquired", acquired),

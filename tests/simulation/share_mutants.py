@@ -15,7 +15,7 @@ from tests.simulation.virtual_loop import Node
 from tests.simulation.world import Shape
 from tidelog import Producer, ShareConsumer
 from tidelog.broker.coordinator.share_states.machine import ShareStates
-from tidelog.broker.share.held import HeldPartition
+from tidelog.broker.share.held import HeldPartition, Stored
 from tidelog.broker.share.share import Share
 from tidelog.broker.share.share_partition import RecordState, SharePartition, Update, _Run
 
@@ -143,9 +143,10 @@ async def earlier_leader_gives_back_what_was_accepted_since(stage: Stage) -> Non
     third.kill()
 
 
-def _without_waiting(stored: Any) -> Any:
-    async def changed(self: HeldPartition, update: Update) -> None:
-        self._stored_soon = asyncio.get_running_loop().create_task(stored(self, update))  # type: ignore[attr-defined]
+def _without_waiting(store: Any) -> Any:
+    def changed(self: HeldPartition, update: Update, stored: Stored) -> None:
+        store(self, update, nothing)
+        stored(None)
 
     return changed
 
@@ -183,7 +184,7 @@ _AGAIN: Final = "was accepted, and is delivered again"
 MUTANTS: Final = {
     "share: durable": Mutant(
         "an acknowledgement is answered once it is durable",
-        ((HeldPartition, "_stored", _without_waiting),),
+        ((HeldPartition, "_store", _without_waiting),),
         _AGAIN,
         Scenario(record_is_accepted_and_the_power_is_cut),
     ),

@@ -63,8 +63,11 @@ class Tasks:
     def at_once(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Run `work`, up to where it first waits within this call. Its error is as with `is_awaited`."""
         task = begin(work)
-        self._running.add(task)
-        task.add_done_callback(self._retrieve)
+        if task.done():
+            self._retrieve(task)
+        else:
+            self._running.add(task)
+            task.add_done_callback(self._retrieve)
         return task
 
     def _retrieve(self, task: asyncio.Future[Any]) -> None:

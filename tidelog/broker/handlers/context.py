@@ -40,7 +40,8 @@ class LateAnswer:
     is_given = False
     task: asyncio.Future[Any] | None = None
     """What gives it; None if that cannot be cancelled."""
-    _value: Any = None
+    value: Any = None
+    """What was given."""
     _call: Callable[[Any], None] | None = None
     _effect_call: Callable[[], None] | None = None
 
@@ -68,7 +69,7 @@ class LateAnswer:
         if self.is_given:
             return
         self.is_given = True
-        self._value = value
+        self.value = value
         call, self._call = self._call, None
         if call is not None:
             call(value)
@@ -76,7 +77,7 @@ class LateAnswer:
     def then(self, call: Callable[[Any], None]) -> None:
         """Call with the answer, now if it is known. One callback only: a second `then` replaces the first."""
         if self.is_given:
-            call(self._value)
+            call(self.value)
         else:
             self._call = call
 

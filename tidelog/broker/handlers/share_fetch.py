@@ -13,7 +13,7 @@ KIP-1206, KIP-1222.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -25,6 +25,7 @@ from tidelog.broker.handlers.brokers import address_of
 from tidelog.broker.handlers.context import LateAnswer, RequestContext
 from tidelog.broker.security.required_access import READ_TOPIC
 from tidelog.broker.services import Services
+from tidelog.broker.share.held import Stored
 from tidelog.broker.share.partitions import Got, Wanted
 from tidelog.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from tidelog.broker.share.share_partition import Acknowledgement, AcknowledgeType
@@ -42,6 +43,7 @@ _RECORD_LIMIT = 1
 """The acquire mode in which `max_records` holds within a batch (KIP-1206)."""
 _Asked = Mapping[SharePartitionKey, Sequence[Acknowledgement]]
 _Results = dict[SharePartitionKey, ApiError | None]
+"""Why each was refused; None: it is durable."""
 
 
 class ShareFetchHandler(GuardedHandler):
@@ -90,9 +92,8 @@ class ShareFetchHandler(GuardedHandler):
                     for index in topic.partitions
                 ),
             )
-        acknowledging = self._tasks.at_once(
-            self._acknowledge(context, session, asked, is_renewing=request.is_renew_ack)
-        )
+        acknowledging: asyncio.Future[_Results] = asyncio.get_running_loop().create_future()
+        self._acknowledge(context, session, asked, acknowledging.set_result, is_renewing=request.is_renew_ack)
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * (len(session.partitions) + len(asked))
         return LateAnswer.of(begin(self._fetched(context, request, session, acknowledging)), held_bytes)
 
@@ -180,13 +181,6 @@ class ShareFetchHandler(GuardedHandler):
 
     def acknowledge(self, context: RequestContext, request: types.ShareAcknowledgeRequest) -> LateAnswer:
         """The response, when it is durable."""
-        late = LateAnswer.of(self._tasks.at_once(self._acknowledged(context, request)))
-        late.task = None  # It runs to its end also if its client is gone.
-        return late
-
-    async def _acknowledged(
-        self, context: RequestContext, request: types.ShareAcknowledgeRequest
-    ) -> Mapping[str, object]:
         group_id, member_id = _identity(request)
         asked = _acknowledgements(group_id, request)
         epoch = request.share_session_epoch
@@ -195,9 +189,21 @@ class ShareFetchHandler(GuardedHandler):
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH, "ShareFetch begins a share session, with epoch 0"
             )
         session = self._share.sessions.of(group_id, member_id, epoch)
-        acknowledged = await self._acknowledge(context, session, asked, is_renewing=request.is_renew_ack)
-        if epoch == FINAL_EPOCH:
-            await self._share.end_session(session)
+        late = LateAnswer()
+
+        def acknowledged(results: _Results) -> None:
+            if epoch != FINAL_EPOCH:
+                late.give(self._acknowledged(context, group_id, results))
+                return
+            ending = self._tasks.task(self._share.end_session(session))
+            ending.add_done_callback(lambda _: late.give(self._acknowledged(context, group_id, results)))
+
+        self._acknowledge(context, session, asked, acknowledged, is_renewing=request.is_renew_ack)
+        return late
+
+    def _acknowledged(
+        self, context: RequestContext, group_id: str, acknowledged: _Results
+    ) -> Mapping[str, object]:
         endpoints: dict[int, Mapping[str, object]] = {}
         topics: dict[UUID, list[Mapping[str, object]]] = {}
         for key, refusal in acknowledged.items():
@@ -213,29 +219,61 @@ class ShareFetchHandler(GuardedHandler):
             "node_endpoints": list(endpoints.values()),
         }
 
-    async def _acknowledge(
-        self, context: RequestContext, session: ShareSession, asked: _Asked, *, is_renewing: bool
-    ) -> _Results:
-        async def acknowledge(
-            key: SharePartitionKey, acknowledgements: Sequence[Acknowledgement]
-        ) -> ApiError | None:
+    def _acknowledge(
+        self,
+        context: RequestContext,
+        session: ShareSession,
+        asked: _Asked,
+        then: Callable[[_Results], None],
+        *,
+        is_renewing: bool,
+    ) -> None:
+        """Call `then` once all is durable or refused, perhaps within this call. It does not end with its
+        client."""
+        results: _Results = dict.fromkeys(asked)
+        waiting = set(asked)
+        if not asked:
+            then(results)
+
+        def stored(key: SharePartitionKey, error: ApiError | None) -> None:
+            results[key] = error
+            waiting.discard(key)
+            if not waiting:
+                then(results)
+
+        for key, acknowledgements in asked.items():
+            is_stored = partial(stored, key)
             try:
                 refusal = self._refusal(context, key)
                 if refusal is not None:
-                    return refusal
+                    raise refusal
                 if not is_renewing and any(AcknowledgeType.RENEW in each.types for each in acknowledgements):
                     message = "the request has renewals and does not say so (is_renew_ack)"
-                    return ApiError(ErrorCode.INVALID_REQUEST, message)
-                held = await self._partitions.of(key)
-                await held.acknowledge(session.member_id, acknowledgements)
+                    raise ApiError(ErrorCode.INVALID_REQUEST, message)
+                held = self._partitions.present(key)
+                if held is None:
+                    self._tasks.begin(self._acknowledge_later(key, session, acknowledgements, is_stored))
+                else:
+                    held.acknowledge(session.member_id, acknowledgements, is_stored)
             except ApiError as error:
-                return error
-            return None
+                is_stored(error)
 
-        if len(asked) == 1:  # Without one more task.
-            return {key: await acknowledge(key, each) for key, each in asked.items()}
-        results = await asyncio.gather(*(begin(acknowledge(key, each)) for key, each in asked.items()))
-        return dict(zip(asked, results, strict=True))
+    async def _acknowledge_later(
+        self,
+        key: SharePartitionKey,
+        session: ShareSession,
+        acknowledgements: Sequence[Acknowledgement],
+        stored: Stored,
+    ) -> None:
+        """Once the share partition is in memory."""
+        try:
+            held = await self._partitions.of(key)
+            held.acknowledge(session.member_id, acknowledgements, stored)
+        except ApiError as error:
+            stored(error)
+        except Exception as error:
+            stored(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+            raise
 
     def _leader(
         self, context: RequestContext, key: SharePartitionKey, endpoints: dict[int, Mapping[str, object]]

@@ -130,6 +130,9 @@ class Dispatcher:
         late = None
         if isinstance(result, _LATE):
             late = result if isinstance(result, LateAnswer) else LateAnswer.of(result)
+            if late.is_given:
+                result = late.value
+                late = None
         if exchange.task is not None:
             exchange.handled(late)
         if late is None:

@@ -36,11 +36,12 @@ from tidelog.broker.share.share_partition import (
     Update,
 )
 from tidelog.broker.share.states import ShareStatesClient
-from tidelog.protocol.errors import ApiError, ErrorCode, again
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 _ENDED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.INVALID_REQUEST)
 """Why a state cannot be written any more: another broker leads, or its offsets were altered or deleted."""
 _FOREVER_MS = 1 << 62
+_NAMES = {int(kind): kind.name.lower() for kind in AcknowledgeType}
 _MOST_SHOWN = 10
 """Ranges of offsets in one log line."""
 logger = structlog.get_logger(__name__)
@@ -52,9 +53,13 @@ class Watcher(Protocol):
     def may_give(self, held: HeldPartition) -> None: ...
 
 
+Stored = Callable[[ApiError | None], None]
+"""Called once a change is durable, or refused with this error. Raises nothing."""
+
+
 class _Waiting(NamedTuple):
     update: Update
-    stored: asyncio.Future[None] | None
+    stored: Stored | None
     """None: nobody waits for it."""
 
 
@@ -172,29 +177,41 @@ class HeldPartition:
         self.changed()
         return update
 
-    async def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """Returns once it is durable. Raises ApiError."""
+    def acknowledge(
+        self, member_id: str, acknowledgements: Sequence[Acknowledgement], stored: Stored
+    ) -> None:
+        """`stored` is called within this call if nothing has to be stored. Raises ApiError; then it is not
+        called."""
         self.machine.limits = self._limits()
         update = self.machine.acknowledge(member_id, acknowledgements, self._steady_ms())
         self.tell_next()  # Records are not in flight from now on.
-        await self._stored(update)
+
+        def counted(error: ApiError | None) -> None:
+            if error is None:
+                self._count(acknowledgements)
+            stored(error)
+
+        self._store(update, counted)
+
+    def _count(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        acknowledged = self._counts.acknowledged
         for first, last, types in acknowledgements:
-            for kind, count in Counter(types).items():
-                name = AcknowledgeType(kind).name.lower()
-                self._counts.acknowledged[name] += count if len(types) > 1 else last - first + 1
+            if len(types) == 1:
+                acknowledged[_NAMES[types[0]]] += last - first + 1
+            else:
+                for kind, count in Counter(types).items():
+                    acknowledged[_NAMES[kind]] += count
 
-    async def release(self, member_id: str) -> None:
-        """Make available what the member holds. Raises ApiError."""
+    def release(self, member_id: str, stored: Stored) -> None:
+        """Make available what the member holds; `stored` as with `acknowledge`."""
         self.machine.limits = self._limits()
-        await self._stored(self.machine.release(member_id))
+        self._store(self.machine.release(member_id), stored)
 
-    async def _stored(self, update: Update) -> None:
-        if not update.before:
-            return
-        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        stored.add_done_callback(lambda done: done.cancelled() or done.exception())  # May have no waiter.
-        self._write(_Waiting(update, stored))
-        await stored
+    def _store(self, update: Update, stored: Stored) -> None:
+        if update.before:
+            self._write(_Waiting(update, stored))
+        else:
+            stored(None)
 
     def _write(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
@@ -205,22 +222,24 @@ class HeldPartition:
     async def _write_all(self) -> None:
         while self._waiting:
             group, self._waiting = self._waiting, []
+            refusal: ApiError | None = None
             try:
                 if self.has_ended:
                     raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker leads it no longer")
                 await self._states.write(self.key, self._joined(group))
             except ApiError as error:
-                self._refused(group, error)
+                refusal = self._refused(group, error)
             except Exception as error:  # A broken invariant: what is in memory may not be what is stored.
                 logger.error("share_partition_broken", group_id=self.key.group_id, error=repr(error))
                 self.end()
-                self._refused(group, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+                refusal = self._refused(group, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             else:
                 for update, stored in group:
                     if stored is not None:
                         self.machine.settle(update)
-                        if not stored.done():
-                            stored.set_result(None)
+            for _, stored in group:
+                if stored is not None:
+                    stored(refusal)
             for update, _ in group:
                 for batch in update.batches:
                     self._write_dead_letters(batch.first, batch.last)
@@ -232,7 +251,8 @@ class HeldPartition:
         batches = combined((), (batch for update, _ in group for batch in update.batches), start_offset)
         return StateWrite(self._state_epoch, self.leader_epoch, start_offset, complete_count, batches)
 
-    def _refused(self, group: Sequence[_Waiting], error: ApiError) -> None:
+    def _refused(self, group: Sequence[_Waiting], error: ApiError) -> ApiError:
+        """Undo what was not stored; with which code it is refused."""
         if error.code in _ENDED:
             self.end()
             if error.code == ErrorCode.FENCED_LEADER_EPOCH:
@@ -250,8 +270,7 @@ class HeldPartition:
                 )
                 continue
             self.machine.undo(update)
-            if not stored.done():
-                stored.set_exception(again(error))
+        return error
 
     def _write_dead_letters(self, first: int, last: int) -> None:
         """Begin to write those of these records, in whose stored state they are due."""

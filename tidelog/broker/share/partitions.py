@@ -16,12 +16,14 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import NamedTuple
 
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.group_settings import (
     BY_DURATION,
     EARLIEST,
     ShareGroupConfig,
     share_group_config,
 )
+from tidelog.broker.configuration.resource_settings import GROUPS
 from tidelog.broker.coordinator.share_states.machine import StateWrite
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 from tidelog.broker.observability.share_counts import ShareCounts
@@ -63,6 +65,15 @@ _LATER = frozenset(
 """A state cannot be read now: its partition has no records until it can."""
 
 
+class _Settings(NamedTuple):
+    """What follows from the settings of the broker and of a group, as long as these are the same objects."""
+
+    broker: BrokerConfig
+    own: Mapping[str, str] | None
+    config: ShareGroupConfig
+    limits: Limits
+
+
 class Wanted(NamedTuple):
     """What one fetch wants. `is_strict`: no more than `max_records`, also within a batch."""
 
@@ -98,10 +109,27 @@ class SharePartitions:
         self._held: dict[SharePartitionKey, HeldPartition] = {}
         self._loading: dict[SharePartitionKey, asyncio.Task[HeldPartition]] = {}
         self._ahead: dict[HeldPartition, Batches] = {}
+        self._kept_settings: dict[str, _Settings] = {}
 
     def config(self, group_id: str) -> ShareGroupConfig:
         """The settings that hold for a group now."""
-        return share_group_config(self._services.config, self._services.catalog, group_id)
+        return self._settings(group_id).config
+
+    def _settings(self, group_id: str) -> _Settings:
+        broker, catalog = self._services.config, self._services.catalog
+        own = catalog.broker_configs.get(GROUPS.key(group_id))
+        kept = self._kept_settings.get(group_id)
+        if kept is None or kept.broker is not broker or kept.own is not own:
+            config = share_group_config(broker, catalog, group_id)
+            kept = self._kept_settings[group_id] = _Settings(broker, own, config, _limits(config))
+        return kept
+
+    def forget(self, group_id: str) -> None:
+        """Of a group without sessions, nothing stays in memory but what is still being written."""
+        for held in self.of_group(group_id):
+            if held.is_idle:
+                self.drop(held)
+        self._kept_settings.pop(group_id, None)
 
     def of_group(self, group_id: str) -> list[HeldPartition]:
         return [held for key, held in self._held.items() if key.group_id == group_id]
@@ -115,13 +143,8 @@ class SharePartitions:
         Raises ApiError: UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST for a partition that the
         group does not read, and what a coordinator answers.
         """
-        held = self._held.get(key)
-        if held is not None:
-            if held.is_current:
-                self._services.check_not_replaced(held.replica)
-                return held
-            self.drop(held)
-        return await asyncio.shield(self._load_soon(key))
+        held = self.present(key)
+        return await asyncio.shield(self._load_soon(key)) if held is None else held
 
     def _load_soon(self, key: SharePartitionKey) -> asyncio.Task[HeldPartition]:
         task = self._loading.get(key)
@@ -166,7 +189,7 @@ class SharePartitions:
             self._states,
             self._services.steady_ms,
             self._counts,
-            lambda: _limits(self.config(key.group_id)),
+            lambda: self._settings(key.group_id).limits,
             self.dead_letter_topics,
         )
 
@@ -232,7 +255,7 @@ class SharePartitions:
             if pace.spent(_ELEMENTS_PER_PARTITION):
                 await self._services.turns.next()
             try:
-                held = self._present(key)
+                held = self.present(key)
                 if held is None:
                     continue
                 if is_short:  # It waits for bytes: others may want records that become free.
@@ -273,7 +296,7 @@ class SharePartitions:
                     return False
         return True
 
-    def _present(self, key: SharePartitionKey) -> HeldPartition | None:
+    def present(self, key: SharePartitionKey) -> HeldPartition | None:
         """One that is in memory; None while it is being read. Raises ApiError."""
         held = self._held.get(key)
         if held is None:
@@ -308,7 +331,7 @@ class SharePartitions:
         """What the member gets of one partition; None for nothing. Raises ApiError."""
         machine, replica = held.machine, held.replica
         for _ in range(_MOST_READS):
-            machine.limits = _limits(config)
+            machine.limits = self._settings(held.key.group_id).limits
             machine.log_begins_at(replica.log.log_start_offset)
             offset, end_offset = machine.next_fetch_offset, replica.ends.visible(isolation_level(config))
             if not machine.can_acquire or offset >= end_offset:

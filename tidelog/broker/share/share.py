@@ -14,6 +14,7 @@ from typing import Any
 from tidelog.broker.coordinator.share_coordinator import ShareCoordinator
 from tidelog.broker.coordinator.share_states.state import is_coordinator_key
 from tidelog.broker.observability.share_counts import ShareCounts, ShareLoad
+from tidelog.broker.share.held import HeldPartition
 from tidelog.broker.share.partitions import SharePartitions
 from tidelog.broker.share.parts import BrokerParts
 from tidelog.broker.share.sessions import ShareSession, ShareSessions
@@ -43,10 +44,7 @@ class Share:
     def begin_session(self, group_id: str, member_id: str, connection_id: int) -> ShareSession:
         """Raises ApiError(SHARE_SESSION_LIMIT_REACHED)."""
         if group_id not in self.sessions.group_ids:
-            # Its offsets may have been altered since the last one ended.
-            for held in self.partitions.of_group(group_id):
-                if held.is_idle:
-                    self.partitions.drop(held)
+            self.partitions.forget(group_id)  # Its offsets may have been altered since the last one ended.
         limit = self._services.config.group_share_max_share_sessions
         return self.sessions.begin(group_id, member_id, connection_id, limit)
 
@@ -62,12 +60,11 @@ class Share:
         if not self.sessions.end(session):
             return
         group_id = session.group_id
-        released = (held.release(session.member_id) for held in self.partitions.of_group(group_id))
-        await asyncio.gather(*released, return_exceptions=True)
+        await asyncio.gather(
+            *(_released(held, session.member_id) for held in self.partitions.of_group(group_id))
+        )
         if group_id not in self.sessions.group_ids:
-            for held in self.partitions.of_group(group_id):
-                if held.is_idle:
-                    self.partitions.drop(held)
+            self.partitions.forget(group_id)
 
     async def close(self) -> None:
         """Wait until what began is done."""
@@ -76,3 +73,15 @@ class Share:
         self.states.stop_waiting()
         await self.partitions.close()
         await self.coordinator.close()
+
+
+def _released(held: HeldPartition, member_id: str) -> asyncio.Future[None]:
+    """Done once what the member holds is available again, or cannot be: then another broker leads."""
+    released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def stored(_: object) -> None:
+        if not released.done():
+            released.set_result(None)
+
+    held.release(member_id, stored)
+    return released

@@ -19,7 +19,7 @@ Pure. Source: KIP-932, KIP-1191, KIP-1222, Kafka's SharePartition and InFlightSt
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class AcknowledgeType(IntEnum):
 
 _ACKNOWLEDGE_TYPES = frozenset(map(int, AcknowledgeType))
 _DONE = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
-_STATE_AFTER = {
+_STATE_AFTER: Mapping[int, RecordState] = {
     AcknowledgeType.GAP: RecordState.ARCHIVED,
     AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
     AcknowledgeType.RELEASE: RecordState.AVAILABLE,
@@ -122,6 +122,8 @@ class Update(NamedTuple):
     """[first, end) -> what it was."""
 
 
+_Change = tuple[int, int, _Run, _Run]
+"""[first, end) -> what it was, and what it is."""
 _GAP = _Run(RecordState.ARCHIVED, 0)
 _NEW = _Run(RecordState.AVAILABLE, 0)
 
@@ -269,23 +271,18 @@ class SharePartition:
         Then nothing changed.
         """
         number = self._last_update + 1
-        changes: list[tuple[int, int, _Run, _Run]] = []
+        changes: list[_Change] = []
         seen_end = 0
         for first, end, kind in list(_stretches(acknowledgements)):
             if first < seen_end:
                 raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"offset {first} is acknowledged twice")
             seen_end = end
             changes += self._acknowledged(member_id, max(first, self.start_offset), end, kind, now_ms, number)
-        before = []
-        for first, end, old, new in changes:
-            self._set(first, end, new)
-            if new.update:
-                before.append((first, end, old))
-        return self._update(number, before)
+        return self._changed(number, changes)
 
     def _acknowledged(
         self, member_id: str, first: int, end: int, kind: int, now_ms: int, number: int
-    ) -> Iterator[tuple[int, int, _Run, _Run]]:
+    ) -> Iterator[_Change]:
         if first >= end:  # Done, or deleted from the log: nothing is left to do.
             return
         if kind == AcknowledgeType.RENEW and not self.limits.may_renew:
@@ -306,14 +303,10 @@ class SharePartition:
                     + (" by another member" if run.is_locked else ""),
                 )
             if kind == AcknowledgeType.RENEW:
-                yield run_first, run_end, run, run._replace(deadline_ms=now_ms + self.limits.lock_duration_ms)
+                after = run._replace(deadline_ms=now_ms + self.limits.lock_duration_ms)
             else:
-                yield (
-                    run_first,
-                    run_end,
-                    run,
-                    self._released(run, _STATE_AFTER[AcknowledgeType(kind)], number),
-                )
+                after = self._released(run, _STATE_AFTER[kind], number)
+            yield run_first, run_end, run, after
 
     def _released(self, run: _Run, state: RecordState, number: int) -> _Run:
         is_rejected = state is RecordState.ARCHIVING
@@ -325,21 +318,22 @@ class SharePartition:
 
     def release(self, member_id: str) -> Update:
         """The member's session ended: what it holds becomes available; then as `acknowledge`."""
-        number = self._last_update + 1
-        before = [each for each in self.runs() if each[2].is_locked and each[2].member_id == member_id]
-        for first, end, run in before:
-            self._set(first, end, self._released(run, RecordState.AVAILABLE, number))
-        return self._update(number, before)
+        return self._freed(lambda run: run.member_id == member_id)
 
     def expire(self, now_ms: int) -> Update:
         """What locks ended on becomes available at once; what is to be stored needs no `settle`."""
-        number = self._last_update + 1
-        before = [each for each in self.runs() if each[2].is_locked and each[2].deadline_ms <= now_ms]
-        for first, end, run in before:
-            self._set(first, end, self._released(run, RecordState.AVAILABLE, number))
-        update = self._update(number, before)
+        update = self._freed(lambda run: run.deadline_ms <= now_ms)
         self.settle(update)
         return update
+
+    def _freed(self, is_freed: Callable[[_Run], bool]) -> Update:
+        """Make available what members hold in these runs."""
+        number = self._last_update + 1
+        held = [each for each in self.runs() if each[2].is_locked and is_freed(each[2])]
+        return self._changed(
+            number,
+            [(*each, self._released(each[2], RecordState.AVAILABLE, number)) for each in held],
+        )
 
     # Dead letters
 
@@ -353,24 +347,25 @@ class SharePartition:
     def archive(self, written: Iterable[DeadLetters]) -> Update:
         """Their dead letters are written, or cannot be; then as `expire`."""
         number = self._last_update + 1
-        before = []
+        changes: list[_Change] = []
         for letters in written:
-            for first, last, delivery_count, _ in list(self.dead_letters(letters.first, letters.last)):
+            for first, last, delivery_count, _ in self.dead_letters(letters.first, letters.last):
                 run = _Run(RecordState.ARCHIVED, delivery_count, update=number)
-                before.append((first, last + 1, run))
-                self._set(first, last + 1, run)
-        update = self._update(number, before)
+                changes.append((first, last + 1, run, run))
+        update = self._changed(number, changes)
         self.settle(update)
         return update
 
-    def _update(self, number: int, before: Sequence[tuple[int, int, _Run]]) -> Update:
-        """`before` has the records of this update, whose runs have its number by now."""
+    def _changed(self, number: int, changes: Iterable[_Change]) -> Update:
+        """Make these changes, which do not overlap; the update has those that are to be stored."""
         self._last_update = number
         batches: list[StateBatch] = []
-        for first, end, _ in before:
-            for run_first, run_end, run in self._between(first, end):
-                low, high = max(run_first, first), min(run_end, end)
-                _append_state(batches, StateBatch(low, high - 1, run.state, run.delivery_count))
+        before: list[tuple[int, int, _Run]] = []
+        for first, end, old, new in changes:
+            self._set(first, end, new)
+            if new.update:
+                before.append((first, end, old))
+                _append_state(batches, StateBatch(first, end - 1, new.state, new.delivery_count))
         return Update(number, batches, before)
 
     def after(self, updates: Iterable[Update]) -> tuple[int, int]:

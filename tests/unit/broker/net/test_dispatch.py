@@ -12,7 +12,7 @@ from tests.unit.broker.observability.test_metrics import value
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
-from tidelog.broker.handlers.context import Handler, RequestContext
+from tidelog.broker.handlers.context import Handler, LateAnswer, RequestContext
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.exchange import BadRequest, Exchange
@@ -232,6 +232,14 @@ async def test_a_future_is_waited_for_without_a_task() -> None:
     _, body = body_in(ApiKey.PRODUCE, 9, pending.answer)
     assert decode_produce_response(9, body).topics[0][1][0].error_code == 0
     assert value(bench.metrics, ERRORS, request="Produce", error="NONE") == 1
+
+
+def test_what_a_late_answer_has_already_is_answered_at_once() -> None:
+    late = LateAnswer()
+    late.give(ApiError(ErrorCode.REQUEST_TIMED_OUT))
+    bench = Bench({ApiKey.CREATE_TOPICS: lambda context, request: late})
+    response = bench.ask(ApiKey.CREATE_TOPICS, 5, topics=[{"name": "t"}])
+    assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 async def test_a_coroutine_is_run_and_its_exceptions_become_codes() -> None:

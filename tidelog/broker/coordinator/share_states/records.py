@@ -7,6 +7,7 @@ Pure. Source: Kafka's ShareCoordinatorRecordHelpers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tidelog.broker.coordinator.record_formats import RecordFormats, RecordKind
@@ -100,7 +101,13 @@ def _encode_update(record: ShareUpdateRecord) -> tuple[bytes, bytes]:
         "delivery_complete_count": record.complete_count,
         "state_batches": batch_values(record.batches),
     }
-    return _UPDATE_KEY.encode(1, record.key._asdict()), _UPDATE.encode(0, values)
+    return _update_key(record.key), _UPDATE.encode(0, values)
+
+
+@lru_cache(maxsize=10_000)
+def _update_key(key: SharePartitionKey) -> bytes:
+    """It is the same for each acknowledgement."""
+    return _UPDATE_KEY.encode(1, key._asdict())
 
 
 def _decode_update(key: bytes, value: bytes | None) -> ShareUpdateRecord:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -28,6 +29,7 @@ class SharePartitionKey(NamedTuple):
     partition: int
 
 
+@lru_cache(maxsize=10_000)
 def coordinator_key(key: SharePartitionKey) -> str:
     """As FindCoordinator names it. Its hash decides about the partition of `__share_group_state`."""
     topic_id = urlsafe_b64encode(key.topic_id.bytes).rstrip(b"=").decode()
