@@ -125,11 +125,8 @@ class GroupTypes:
         group = self.consumer.get(request.group_id)
         if group is not None:
             return self.consumer.heartbeat(group, request, self._free_bytes(), now_ms)
-        if request.member_epoch != JOINING_EPOCH:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id}")
-        if self.share.knows(request.group_id):
-            message = f"Group {request.group_id} is not a consumer group: it is a share group"
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+        if request.member_epoch != JOINING_EPOCH or self.share.knows(request.group_id):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
         if self.classic.knows(request.group_id):
             return self._joined_by_consumer(request, now_ms)
         return self.consumer.heartbeat(ConsumerGroup(request.group_id), request, self._free_bytes(), now_ms)

@@ -5,8 +5,8 @@ first request for a coordinator creates that topic. A key whose partition is not
 far as this broker knows. Without this API, librdkafka treats the broker as too old for lz4, and sends such
 batches uncompressed.
 
-Versions: 0 asks for groups only; up to 3 a request has one key, from 4 on several of one type. Source:
-Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
+Versions: 0 asks for groups only; up to 3 a request has one key, from 4 on several of one type; only 6 asks
+for share partitions. Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699, KIP-932.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
     from tidelog.protocol.messages.declaration import DictOf
 
+    _Coordinator = GroupCoordinator | TransactionCoordinator | ShareCoordinator
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _NO_ERROR = ErrorCode.NONE.name
 """Kafka's message of a success, in the versions with a single key."""
-_KEY_TYPES = {_GROUP: "group", _TRANSACTION: "transaction", _SHARE: "share"}
-
-
+_KEY_TYPES = {_GROUP: "group", _TRANSACTION: "transaction", _SHARE: "share, from version 6 on"}
+_FIRST_VERSION_OF_SHARE = 6
 _RIGHTS = {_GROUP: DESCRIBE_GROUP, _TRANSACTION: DESCRIBE_TRANSACTION, _SHARE: CLUSTER_ACTION}
 
 
@@ -52,10 +52,10 @@ class CoordinatorsHandler(GuardedHandler):
     ) -> DictOf[types.FindCoordinatorResponse]:
         """One answer per key; the first (or only) one also in the fields of versions with a single key."""
         keys = dict.fromkeys(request.coordinator_keys or [request.key])
-        right = _RIGHTS.get(request.key_type)
+        of_type = self._of_type(context, request.key_type)
+        right = None if of_type is None else _RIGHTS[request.key_type]
         denied = await self._services.turns.run(self._denied(context, right, keys))
         refusal: ApiError | None = None
-        of_type = self._of_type(request.key_type)
         # Who may not ask for any of the keys causes no topic.
         if of_type is not None and len(denied) < len(keys):
             try:
@@ -69,7 +69,7 @@ class CoordinatorsHandler(GuardedHandler):
                     raise ApiError(right.refusal)
                 if refusal is not None:
                     raise again(refusal)
-                return {"key": key, **self._coordinator(context, request.key_type, key)}
+                return {"key": key, **self._coordinator(context, of_type, request.key_type, key)}
             except ApiError as error:
                 answer: DictOf[types.FindCoordinatorResponseCoordinator] = {
                     "node_id": -1,
@@ -99,17 +99,16 @@ class CoordinatorsHandler(GuardedHandler):
         allowed = yield from each(partial(self._access.allows, context, right), keys, Pace())
         return {key for key, is_allowed in zip(keys, allowed, strict=True) if not is_allowed}
 
-    def _of_type(self, key_type: int) -> GroupCoordinator | TransactionCoordinator | ShareCoordinator | None:
+    def _of_type(self, context: RequestContext, key_type: int) -> _Coordinator | None:
         if key_type == _GROUP:
             return self._services.groups
-        if key_type == _SHARE:
+        if key_type == _SHARE and context.header.api_version >= _FIRST_VERSION_OF_SHARE:
             return self._services.share.coordinator
         return self._services.transactions if key_type == _TRANSACTION else None
 
     def _coordinator(
-        self, context: RequestContext, key_type: int, key: str
+        self, context: RequestContext, of_type: _Coordinator | None, key_type: int, key: str
     ) -> DictOf[types.FindCoordinatorResponseCoordinator]:
-        of_type = self._of_type(key_type)
         if of_type is None:
             expected = " or ".join(f"{number} ({name})" for number, name in _KEY_TYPES.items())
             message = f"expected key type {expected}, got {key_type}"

@@ -218,7 +218,8 @@ class ConsumerMembership:
         """The error of a heartbeat or of a commit. `asked` is the identity that sent it."""
         if asked != self.identity:
             return
-        if code in _FORGOTTEN:
+        is_deleted = code is ErrorCode.GROUP_ID_NOT_FOUND and asked.generation > JOINING
+        if code in _FORGOTTEN or is_deleted:
             self._forget()
         elif code in steps.MOVED:
             self.coordinator = None

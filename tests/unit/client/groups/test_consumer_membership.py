@@ -98,7 +98,9 @@ def test_a_partition_is_reported_as_owned_until_it_was_given_up() -> None:
     assert beat(it, answer(2, 0))["topic_partitions"] == [{"topic_id": ID, "partitions": [0]}]
 
 
-@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND]
+)
 def test_a_fenced_member_loses_everything_and_joins_again_with_nothing(code: ErrorCode) -> None:
     it = stable(0)
     beat(it, answer(code=code))
@@ -142,7 +144,12 @@ def test_an_instance_id_of_another_member_ends_the_membership(code: ErrorCode) -
 
 @pytest.mark.parametrize(
     "code",
-    [ErrorCode.UNSUPPORTED_ASSIGNOR, ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_AUTHORIZATION_FAILED],
+    [
+        ErrorCode.UNSUPPORTED_ASSIGNOR,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ],
 )
 def test_errors_that_do_not_pass_end_the_membership(code: ErrorCode) -> None:
     it = member()

@@ -163,8 +163,12 @@ class ShareGroups(GroupTable[ShareGroup]):
     def heartbeat(self, request: ShareHeartbeat, now_ms: int) -> Decision[Any, ShareHeartbeatAnswer]:
         """Raises ApiError."""
         group_id, member_id = request.group_id, request.member_id
-        group = self._groups.get(group_id) or ShareGroup(group_id)
         is_joining = request.member_epoch == JOINING_EPOCH
+        group = self._groups.get(group_id)
+        if group is None:
+            if not is_joining:
+                raise not_found(group_id)
+            group = ShareGroup(group_id)
         if member_id not in group.members and not is_joining:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id} has no member {member_id}")
         update = _Update(group, self._topics)

@@ -134,6 +134,8 @@ def test_a_member_may_repeat_its_last_heartbeat_and_no_other() -> None:
         (("a", 0, ("jobs",), "g", " "), ErrorCode.INVALID_REQUEST),
         (("a", 1), ErrorCode.UNKNOWN_MEMBER_ID),
         (("a", -1), ErrorCode.UNKNOWN_MEMBER_ID),
+        (("a", 1, None, "h"), ErrorCode.GROUP_ID_NOT_FOUND),
+        (("a", -1, None, "h"), ErrorCode.GROUP_ID_NOT_FOUND),
         (("c", 0), ErrorCode.GROUP_MAX_SIZE_REACHED),
     ],
 )
