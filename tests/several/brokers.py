@@ -126,6 +126,13 @@ class Brokers:
         for broker in self._hearing():
             await broker.services.topics.settled()
 
+    async def make_internal_topics(self) -> None:
+        """Those of groups and of transactions, before anybody needs them."""
+        for broker in self.running.values():
+            await broker.services.groups.make_topic()
+            await broker.services.transactions.make_topic()
+        await self.agreed()
+
     async def lose_session(self, node_id: int) -> None:
         """As if it had been paused: the others take it for dead, and it learns of that."""
         await self.members[node_id].lose_session()

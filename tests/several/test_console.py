@@ -85,10 +85,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
             for number in range(PARTITIONS * RECORDS):
                 await producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS)
             await producer.flush()
-        for broker in running.running.values():
-            await broker.services.groups.make_topic()
-            await broker.services.transactions.make_topic()
-        await running.agreed()
+        await running.make_internal_topics()
         yield running
 
 

@@ -31,10 +31,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
     async with brokers(tmp_path, **heartbeat) as running:
         async with Admin(bootstrap_servers=running.bootstrap_servers) as admin:
             await admin.create_topics([NewTopic("t", PARTITIONS, 1, {})])
-        for services in (broker.services for broker in running.running.values()):
-            await services.groups.make_topic()
-            await services.transactions.make_topic()
-        await running.agreed()
+        await running.make_internal_topics()
         yield running
 
 
@@ -190,10 +187,7 @@ async def test_queries_of_groups_and_transactions_answer_what_is_committed_while
     async with brokers(tmp_path, (1, 2), **two) as cluster:
         async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
             await admin.create_topics([NewTopic("t", 1, 1, {})])
-        for broker in cluster.running.values():
-            await broker.services.groups.make_topic()
-            await broker.services.transactions.make_topic()
-        await cluster.agreed()
+        await cluster.make_internal_topics()
         group, name = coordinated_by(cluster, 1), coordinated_by(cluster, 1, TRANSACTIONS_TOPIC)
 
         async def commit(offset: int) -> Any:

@@ -26,10 +26,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
         async with Admin(bootstrap_servers=running.bootstrap_servers) as admin:
             for name in ("in", "out"):
                 await admin.create_topics([NewTopic(name, PARTITIONS, 1, {})])
-        for services in (broker.services for broker in running.running.values()):
-            await services.groups.make_topic()
-            await services.transactions.make_topic()
-        await running.agreed()
+        await running.make_internal_topics()
         yield running
 
 

@@ -29,10 +29,7 @@ WITHOUT_ADDING, ADDS = 11, 12
 async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
     async with brokers(tmp_path, (COORDINATOR, LEADER)) as running:
         await running[LEADER].services.topics.create("t", NewTopic(assignments={0: [LEADER]}))
-        for services in (broker.services for broker in running.running.values()):
-            await services.groups.make_topic()
-            await services.transactions.make_topic()
-        await running.agreed()
+        await running.make_internal_topics()
         yield running
 
 
