@@ -95,7 +95,9 @@ class ShareFetchHandler(GuardedHandler):
         acknowledging: asyncio.Future[_Results] = asyncio.get_running_loop().create_future()
         self._acknowledge(context, session, asked, acknowledging.set_result, is_renewing=request.is_renew_ack)
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * (len(session.partitions) + len(asked))
-        return LateAnswer.of(begin(self._fetched(context, request, session, acknowledging)), held_bytes)
+        fetching = self._fetched(context, request, session, acknowledging)
+        # Once the disk works on what is acknowledged: it does while records are acquired.
+        return LateAnswer.of(fetching if asked else begin(fetching), held_bytes)
 
     async def _fetched(
         self,

@@ -57,7 +57,7 @@ class ShareStatesClient:
                 key, lambda machine: partial(machine.initialize, key, state_epoch, start_offset)
             ),
             ApiKey.INITIALIZE_SHARE_GROUP_STATE,
-            {"state_epoch": state_epoch, "start_offset": start_offset},
+            lambda: {"state_epoch": state_epoch, "start_offset": start_offset},
             lambda _: None,
         )
 
@@ -66,7 +66,7 @@ class ShareStatesClient:
             key,
             lambda: self._coordinator.run(key, lambda machine: partial(machine.read, key, leader_epoch)),
             ApiKey.READ_SHARE_GROUP_STATE,
-            {"leader_epoch": leader_epoch},
+            lambda: {"leader_epoch": leader_epoch},
             lambda answer: ShareState(
                 0,
                 answer.state_epoch,
@@ -84,7 +84,7 @@ class ShareStatesClient:
             key,
             lambda: self._coordinator.run(key, lambda machine: partial(machine.update, key, asked)),
             ApiKey.WRITE_SHARE_GROUP_STATE,
-            {
+            lambda: {
                 "state_epoch": asked.state_epoch,
                 "leader_epoch": asked.leader_epoch,
                 "start_offset": asked.start_offset,
@@ -99,7 +99,7 @@ class ShareStatesClient:
             key,
             lambda: self._coordinator.run(key, lambda machine: partial(machine.delete, key)),
             ApiKey.DELETE_SHARE_GROUP_STATE,
-            {},
+            dict,
             lambda _: None,
         )
 
@@ -109,7 +109,7 @@ class ShareStatesClient:
             key,
             lambda: self._coordinator.run(key, lambda machine: partial(machine.summary, key)),
             ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
-            {"leader_epoch": -1},
+            lambda: {"leader_epoch": -1},
             lambda answer: ShareState(
                 0,
                 answer.state_epoch,
@@ -126,9 +126,10 @@ class ShareStatesClient:
         key: SharePartitionKey,
         ask_here: Callable[[], Awaitable[_AnswerT]],
         api_key: ApiKey,
-        values: Mapping[str, object],
+        values: Callable[[], Mapping[str, object]],
         read: Callable[[Any], _AnswerT],
     ) -> _AnswerT:
+        """`values`: what a request to another broker says."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_SECONDS
         name = coordinator_key(key)
@@ -141,7 +142,7 @@ class ShareStatesClient:
                 if node_id < 0:
                     message = f"the state of share partition {name} has no coordinator now"
                     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-                return read(await self._answer(node_id, key, api_key, values))
+                return read(await self._answer(node_id, key, api_key, values()))
             except ApiError as error:
                 if error.code not in _RETRIABLE or loop.time() >= deadline or self._is_closing:
                     raise

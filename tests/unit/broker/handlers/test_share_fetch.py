@@ -14,6 +14,8 @@ from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tests.unit.broker.handlers.sharing import ACCEPT, REJECT, RELEASE, RENEW, Member
 from tests.unit.broker.handlers.transactional import TransactionalClient
 from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.share.log_reader import READ_BYTES
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -540,3 +542,27 @@ async def test_who_waits_for_more_bytes_leaves_records_to_who_waits_for_fewer(op
     assert await asyncio.wait_for(waiting, DEADLINE_SECONDS) == {3: 1}
     assert not more.done()
     more.cancel()
+
+
+async def test_the_disk_works_on_what_is_acknowledged_while_records_are_acquired(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_records(asker)
+    member = Member(asker)
+    await member.join()
+    assert await member.got(max_records=1) == {0: 1}
+    partitions, begun = asker.services.share.partitions, []
+    acquire, flush = partitions._acquired, Replica.begin_flush
+
+    async def acquired(*arguments: Any) -> Any:
+        begun.append("acquire")
+        return await acquire(*arguments)
+
+    def flushed(replica: Replica) -> Any:
+        begun.append(replica.topic)
+        return flush(replica)
+
+    monkeypatch.setattr(partitions, "_acquired", acquired)
+    monkeypatch.setattr(Replica, "begin_flush", flushed)
+    await member.fetch((0, 0, [ACCEPT]))
+    assert begun == [SHARE_STATE_TOPIC, "acquire"]
