@@ -8,6 +8,7 @@ tables nothing was measured stays as it is.
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, NamedTuple
@@ -16,7 +17,7 @@ from bench.__main__ import BESIDE_KAFKA, LATEST
 from bench.loads.spark_load import CONNECTOR
 from bench.report import RATIO, middle_and_range, number
 from bench.results import REFERENCE, SUBJECT, Row
-from bench.scenarios import brokers, pipeline, startup
+from bench.scenarios import brokers, clients, pipeline, startup
 from bench.targets.kafka import FlushedKafka, Kafka
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -24,6 +25,7 @@ END = "<!-- End of the table -->\n"
 _SERVERS = (SUBJECT, Kafka.name, FlushedKafka.name)
 _BESIDE_KAFKA = ((Kafka.name, SUBJECT), (FlushedKafka.name, SUBJECT))
 _UNFLUSHED = (Kafka.name, brokers.Unflushed.name)
+_OF_CLIENTS = tuple((name, SUBJECT) for name in clients.PEERS)
 _OF_SPARK = ((CONNECTOR, SUBJECT), (pipeline.AIOKAFKA, SUBJECT), (REFERENCE, SUBJECT))
 
 
@@ -36,6 +38,8 @@ class Page(NamedTuple):
     ratios: tuple[tuple[str, str], ...]
     left_out: tuple[str, ...] = ()
     """Lines whose titles begin so are left out."""
+    is_by_measure: bool = False
+    """A line for each measure of a scenario, not only for the first."""
 
     @property
     def begin(self) -> str:
@@ -72,6 +76,13 @@ PAGES: Final = (
         _BESIDE_KAFKA[:1],
     ),
     Page(
+        _ROOT / "docs" / "performance.md",
+        _ROOT / "bench" / "published_client.json",
+        ("client",),
+        _OF_CLIENTS,
+        is_by_measure=True,
+    ),
+    Page(
         _ROOT / "docs" / "cluster.md",
         _ROOT / "bench" / "published_replicas.json",
         ("replicas",),
@@ -86,8 +97,10 @@ PAGES: Final = (
 )
 _MEASURED = ("scenario", "measure", "unit", "values", "others", "processors")
 _ABOUT = ("measured_at", "machine", "rounds")
+_RATES = ("records/s", "requests/s")
 _WIDTH = 120
 _RATIO_TITLES: Final = {
+    **{each: f"× {each[0]}" for each in _OF_CLIENTS},
     _BESIDE_KAFKA[0]: "× Kafka",
     _BESIDE_KAFKA[1]: "× Kafka that flushes",
     _UNFLUSHED: "unflushed × Kafka",
@@ -106,6 +119,8 @@ def table(page: Page, content: Mapping[str, Any]) -> str:
     """The page's table of these results."""
     machine = content["machine"]
     rows = [Row(**row) for row in content["rows"]]
+    if page.is_by_measure:
+        rows = [replace(row, scenario=f"{row.scenario}: {row.measure}") for row in rows]
     about = (
         f"Rounds: {content['rounds']}. Ratios are taken within a round; a cell has the median and the range."
         f" {content['measured_at'][:10]}, commit"
@@ -135,7 +150,8 @@ def _lost(rows: Sequence[Row], compared: tuple[str, str]) -> str:
     title = _RATIO_TITLES[compared].replace("× ", "1 × ")
     better: dict[str, list[str]] = {"Less": [], "More": []}
     for name, (first, *_) in _by_scenario(rows).items():
-        is_rate, ratio = first.measure == "rate", first.ratio(against, of)
+        is_rate = first.unit in _RATES
+        ratio = first.ratio(against, of)
         if ratio is not None and (ratio < 1 if is_rate else ratio > 1):
             better["Less" if is_rate else "More"].append(f"{name} ({ratio:.2f})")
     return " ".join(f"{word} than {title}: {'; '.join(names)}." for word, names in better.items() if names)
@@ -165,8 +181,7 @@ def _lines(page: Page, rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
                 for ratio, ends in ratios
             ),
             ", ".join(filter(None, limits)),
-            _numbers(measures, "server CPU"),
-            _numbers(measures, "p99"),
+            *("" if page.is_by_measure else _numbers(measures, each) for each in ("server CPU", "p99")),
         )
 
 

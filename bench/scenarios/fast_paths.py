@@ -85,7 +85,8 @@ FAST_PATHS = Comparison(
                 f"one-record requests {connections}×{in_flight}",
                 {"connections": connections, "in_flight": in_flight},
                 *(_STREAM, _ONE, _saves(_NoSingle.name)),
-                *((_saves(_NoRun.name),) if in_flight > 1 else (_saves(_NoSyncQueue.name),)),
+                *((_saves(_NoRun.name),) if in_flight > 1 else ()),
+                *((_saves(_NoSyncQueue.name),) if connections > 1 else ()),
             )
             for connections, in_flight in ((1, 1), (1, 5), (16, 5))
         ),

@@ -38,3 +38,26 @@ def test_what_another_does_better_is_named_and_a_column_with_nothing_is_left_out
         "",
         "Less than 1 × Kafka: reads (0.80). More than 1 × Kafka: waits (1.50); memory (1.20).",
     ]
+
+
+def test_a_page_may_show_each_measure_of_a_scenario() -> None:
+    rows = [
+        {
+            "scenario": "consume",
+            "measure": measure,
+            "unit": unit,
+            "values": {"tidelog": [4], "aiokafka": [other]},
+        }
+        for measure, unit, other in (("getmany", "records/s", 5), ("time", "us/record", 2))
+    ]
+    machine = dict.fromkeys(("commit", "processors", "processor", "memory_gb", "kernel"), "")
+    about = {"machine": machine | {"fdatasync_p50_ms": 1}, "rounds": 1, "measured_at": "2026-11-29"}
+    page = Page(Path("document"), Path("published"), (), (("aiokafka", "tidelog"),), is_by_measure=True)
+    assert table(page, about | {"rows": rows}).splitlines()[:6] == [
+        "| | Tidelog | × aiokafka |",
+        "|---|---:|---:|",
+        "| consume: getmany (records/s) | 4 | 0.80 |",
+        "| consume: time (us/record) | 4 | 2.00 |",
+        "",
+        "Less than 1 × aiokafka: consume: getmany (0.80). More than 1 × aiokafka: consume: time (2.00).",
+    ]
