@@ -44,6 +44,7 @@ class World:
         self.joining: set[int] = set()
         """Who joins by changes of which the leader does not know what became of them."""
         self.leadership = Leadership(assigned, 0, 0)
+        self.leadership.is_noted = True
         self.progress = Progress(0, OpenTransactions(), 0)
         self._tell()
 

@@ -7,20 +7,23 @@ import asyncio
 import shutil
 import ssl
 import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from faults.etcd import EtcdMembers, running_etcd
-from faults.process import BrokerProcess
+from faults.process import BrokerProcess, BrokerProcessError
 from tests.several.full_etcd import QUOTA_BYTES, fill
 from tests.several.processes import QUICK
 from tests.several.runbooks import Operator, commands
 from tests.several.test_kubernetes_etcd import CLIENT, Here, member
 from tests.tidy.house import ROOT
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.cluster.etcd_client import EtcdClient
 from tidelog.broker.cluster.store import StoreError
-from tidelog.client import Admin, NewTopic
+from tidelog.client import Admin, ClientError, Consumer, NewTopic, Producer
 
 
 class Members:
@@ -32,8 +35,11 @@ class Members:
         self._broker = broker
 
     async def follow(self, section: str, at: int, *flags: str) -> None:
+        await self.type(at, *commands(section), flags=flags)
+
+    async def type(self, at: int, *typed: str, flags: Sequence[str] = ()) -> None:
         operator = Operator(self._folder, [f"127.0.0.1:{self._broker.port}"])
-        for command in commands(section):
+        for command in typed:
             match command:
                 case "systemctl stop etcd":
                     await self._etcd.kill(at)
@@ -50,10 +56,12 @@ class Members:
                     await operator.type(text, ETCDCTL_API="3", ETCDCTL_ENDPOINTS=endpoints)
 
 
-def broker_over(folder: Path, etcd: EtcdMembers) -> BrokerProcess:
-    settings = {**QUICK, "cluster.store": f"etcd:{','.join(etcd.endpoints)}"}
+def broker_over(folder: Path, etcd: EtcdMembers, **more: object) -> BrokerProcess:
+    folder.mkdir(exist_ok=True)
+    settings = {**QUICK, "cluster.store": f"etcd:{','.join(etcd.endpoints)}", **more}
     (folder / "broker.toml").write_text(
-        f"'data.dir' = '{folder / 'broker'}'\n'cluster.store' = '{settings['cluster.store']}'\n"
+        f"'data.dir' = '{folder / 'broker'}'\n"
+        + "".join(f"'{name}' = '{settings[name]}'\n" for name in settings if name not in QUICK)
     )
     return BrokerProcess(folder / "broker", settings=settings)
 
@@ -109,6 +117,56 @@ async def test_a_store_that_lost_all_is_restored(tmp_path: Path) -> None:
         await Members(tmp_path, etcd, broker).follow("Restore etcd", 0)
         assert await creates(broker, "after") == {"before", "after"}
         assert await broker.terminate() == 0
+
+
+async def test_a_killed_broker_is_not_started_with_a_catalog_older_than_what_it_acknowledged(
+    tmp_path: Path,
+) -> None:
+    async with running_etcd(tmp_path, 1) as etcd:
+        first, second = (
+            broker_over(tmp_path / f"at-{node_id}", etcd, **{"node.id": node_id, "min.insync.replicas": 1})
+            for node_id in (1, 2)
+        )
+        await first.start()
+        await second.start()
+        addresses = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
+        async with Admin(bootstrap_servers=addresses) as admin:
+            await admin.create_topics([NewTopic("t", 1, 2)])
+            await led_with(admin, {1, 2})
+            operator = Operator(tmp_path, [])
+            save = "etcdctl snapshot save catalog.snapshot"
+            await operator.type(save, ETCDCTL_API="3", ETCDCTL_ENDPOINTS=etcd.endpoints[0])
+            await second.kill_9()
+            await led_with(admin, {1})
+        async with Producer(bootstrap_servers=addresses, enable_idempotence=False) as producer:
+            await producer.send_and_wait("t", b"only at 1")
+        await first.kill_9()
+        await etcd.kill(0)
+        members = Members(tmp_path, etcd, first)
+        restore, start = commands("Restore etcd")[:2], "systemctl start etcd"
+        await members.type(0, *restore, start)
+        with pytest.raises(BrokerProcessError, match=r"the catalog is older than .* has seen revision"):
+            await first.start()
+        for broker in (first, second):
+            command = "tidelog cluster raise-producer-ids --config broker.toml"
+            await Operator(broker.data_dir.parent, []).type(command)
+        await second.start()
+        await first.start()
+        async with Consumer("t", bootstrap_servers=addresses, auto_offset_reset="earliest") as consumer:
+            assert (await consumer.getone()).value == b"only at 1"
+        await first.kill_9()
+        await second.kill_9()
+
+
+async def led_with(admin: Admin, in_sync: set[int]) -> None:
+    """Return once the partition of `t` has a leader, and these in-sync replicas."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while True:
+            with suppress(ClientError):
+                ((partition,),) = [each.partitions for each in await admin.describe_topics(["t"])]
+                if set(partition.isr) == in_sync and partition.leader in in_sync:
+                    return
+            await asyncio.sleep(0.05)
 
 
 async def test_a_renewed_certificate_is_used_without_a_restart_and_the_authority_stays(

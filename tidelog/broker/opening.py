@@ -51,7 +51,6 @@ from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.log_cleaner import LogCleaner
 from tidelog.broker.replicas.maintenance import Maintenance
 from tidelog.broker.replicas.ownership import (
-    check_revision,
     claim,
     ended_start,
     is_in_use,
@@ -74,7 +73,7 @@ from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.membership import Membership
-    from tidelog.broker.coordinator.noted_bound import ProducerIdCheckpoint
+    from tidelog.broker.replicas.catalog_checkpoint import CatalogCheckpoint
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.in_sync_sets import InSyncSets
     from tidelog.broker.replicas.replication_quota import ReplicationQuota
@@ -153,10 +152,11 @@ class _Opening:
             identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
             noted = None
             if isinstance(store, SharedStore):
-                from tidelog.broker.coordinator.noted_bound import ProducerIdCheckpoint
+                from tidelog.broker.replicas.catalog_checkpoint import CatalogCheckpoint
 
                 peers.check_settings()
-                noted = ProducerIdCheckpoint(cluster, disk, config.data_dir)
+                is_in_etcd = config.cluster_store.startswith(ETCD)
+                noted = CatalogCheckpoint(cluster, disk, config.data_dir, has_revision=is_in_etcd)
                 self._membership = await self._registered(store, identity, noted)
             else:
                 await asyncio.to_thread(claim, disk, config.data_dir, identity)
@@ -170,6 +170,8 @@ class _Opening:
                 metrics=metrics,
                 clock_ms=self._clock_ms,
             )
+            if noted is not None:
+                partitions.when_noted = noted.when_noted
             fetchers = leader_quota = None
             # The processes of one machine keep one replica of each partition, and hand nothing over.
             if self._membership is not None and not config.cluster_store.startswith(UNIX):
@@ -303,7 +305,7 @@ class _Opening:
         return made
 
     async def _registered(
-        self, store: SharedStore, identity: FolderIdentity, noted: ProducerIdCheckpoint
+        self, store: SharedStore, identity: FolderIdentity, noted: CatalogCheckpoint
     ) -> Membership:
         """The broker with a session, registered as one that does not serve yet.
 
@@ -318,7 +320,6 @@ class _Opening:
             config.leader_imbalance_check_interval_seconds, config.leader_imbalance_per_broker_percentage
         )
         broker = BrokerRegistration(config.node_id, self._listeners, rack=config.broker_rack or None)
-        is_in_etcd = config.cluster_store.startswith(ETCD)
         membership = Membership(
             cluster,
             store,
@@ -326,7 +327,7 @@ class _Opening:
             session_timeout_ms=config.broker_session_timeout_ms,
             least_in_sync=lambda topic: least_in_sync(topic, settings.config.min_insync_replicas),
             # The processes of one machine end their sessions when they end.
-            until_refused=self._peers.until_refused if is_in_etcd else None,
+            until_refused=self._peers.until_refused if config.cluster_store.startswith(ETCD) else None,
             end_of_log=self._peers.end_of_log,
             leader_rebalance=rebalance if config.auto_leader_rebalance_enable else None,
         )
@@ -334,9 +335,6 @@ class _Opening:
         await membership.begin(await asyncio.to_thread(ended_start, disk, config.data_dir, starts))
         lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None
         await asyncio.to_thread(claim, disk, config.data_dir, identity)
-        revision = cluster.catalog.revision if is_in_etcd else 0
-        if is_in_etcd:
-            check_revision(config.data_dir, starts, revision)
         await noted.begin()
         membership.check(starts.directory_id, starts.incarnations, lost)
         registered = cluster.catalog.brokers.get(config.node_id)
@@ -348,7 +346,6 @@ class _Opening:
             starts,
             None if registered is None else registered.incarnation,
             membership.incarnation,
-            revision,
         )
         await membership.register(starts.incarnations, lost)
         return membership
@@ -367,7 +364,8 @@ class _Opening:
 
         The catalog may be older than the logs. Then all batches on the disk are read, because an open log
         forgets producers and a log that is not open was not asked. Among others it is not older
-        (`noted_bound`): an id above its bound was made up by a client, which makes no start read all batches.
+        (`catalog_checkpoint`): an id above its bound was made up by a client, which makes no start read all
+        batches.
         """
         partitions, disk, data_dir = self._partitions, self._disk, self._config.data_dir
         highest = partitions.highest_producer_id

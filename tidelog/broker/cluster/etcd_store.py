@@ -82,7 +82,7 @@ class EtcdStore:
 
     is_newest = True
     """etcd answers with what most of its members have. If it was restored from an older backup, a broker
-    whose logs know more finds that at its start, and does not start (`broker.services`)."""
+    that has seen a newer catalog does not start (`replicas.catalog_checkpoint`)."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from tidelog.broker.coordinator import producer_ids
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.broker.coordinator.noted_bound import ProducerIdCheckpoint
+    from tidelog.broker.replicas.catalog_checkpoint import CatalogCheckpoint
 
 logger = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ class ProducerIds:
     """Hands out producer ids of this broker's blocks."""
 
     def __init__(
-        self, cluster: Cluster, clock_ms: Callable[[], int], noted: ProducerIdCheckpoint | None = None
+        self, cluster: Cluster, clock_ms: Callable[[], int], noted: CatalogCheckpoint | None = None
     ) -> None:
         """`noted` is for a broker among others."""
         self._clock_ms = clock_ms
@@ -105,7 +105,7 @@ class ProducerIds:
         try:
             end = (await self._cluster.change(plan)).next_producer_id
             if self._noted is not None:
-                await self._noted.note(end)
+                await self._noted.note_bound(end)
         except producer_ids.ProducerIdsExhausted as error:
             self._allocator.block_failed(self._clock_ms())
             logger.error("producer_ids_exhausted", error=str(error))

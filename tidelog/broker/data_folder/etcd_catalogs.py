@@ -24,8 +24,12 @@ from tidelog.broker.cluster_stores import STORE_FILE, etcd_store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.cluster_settings import ETCD
 from tidelog.broker.coordinator.producer_ids import above_all_issued
-from tidelog.broker.replicas.ownership import accept_revision
-from tidelog.broker.storage.checkpoints import CheckpointError, read_identity
+from tidelog.broker.storage.checkpoints import (
+    CATALOG_REVISION,
+    CheckpointError,
+    read_identity,
+    write_number,
+)
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import FoundPartition
 from tidelog.broker.storage.manager import LogManager
@@ -86,7 +90,7 @@ async def raise_producer_ids(config: BrokerConfig, disk: Disk) -> int:
         folders = await asyncio.to_thread(_latest_epochs, disk, config.data_dir)
         patience_s = patience_of(config)
         next_id = await correct_older_catalog(store, config.node_id, highest, folders, patience_s)
-        await asyncio.to_thread(_accept, disk, config.data_dir)
+        await asyncio.to_thread(write_number, disk, config.data_dir / CATALOG_REVISION, 0)
         return next_id
     finally:
         await store.close()
@@ -180,13 +184,6 @@ def opened(config: BrokerConfig, *, may_begin: bool = False) -> EtcdStore:
             "broker with --processes 1 and stop it, before it uses etcd"
         )
     return etcd_store_of(config, may_begin=may_begin)
-
-
-def _accept(disk: Disk, data_dir: Path) -> None:
-    try:
-        accept_revision(disk, data_dir)
-    except CheckpointError as error:
-        raise StoreError(str(error)) from error
 
 
 def _cluster_id(disk: Disk, data_dir: Path) -> str:

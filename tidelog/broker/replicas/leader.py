@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NewType, Protocol
 from weakref import WeakSet
 
@@ -287,7 +288,15 @@ class Leader(ReplicaLog):
             self.leadership = Leadership(assigned, self.log.end_offset, self._loop.time() * 1000)
             if not self.log.config.acks_all_durable:
                 self.reconfigure(self.log.config)
+        if self.leadership is not None:
+            self.leadership.is_noted = self._when_noted(partial(self._noted, self.leadership, assigned))
         self._follow_in_sync_set()
+
+    def _noted(self, leadership: Leadership, assigned: PartitionAssignment) -> None:
+        """The data folder knows a state in the catalog; a later one has its own call."""
+        if self.leadership is leadership and leadership.assigned is assigned:
+            leadership.is_noted = True
+            self._follow_in_sync_set()
 
     def reconfigure(self, config: LogConfig) -> None:
         """Follow the topic's settings from now on."""

@@ -6,7 +6,8 @@ when the committed end moves.
 
 Invariants: a follower that is being added counts as a member from before the commit that adds it until it is
 certain that no such commit is stored; nothing is committed while the catalog has a replica that may lead
-without being in sync, because that replica would lack it.
+without being in sync, because that replica would lack it, and nothing under a state of the catalog that a
+start with an older one would not notice.
 
 Pure: the time is passed in, in milliseconds of one clock. Source: KIP-497 and Kafka's Partition (maximal
 in-sync set).
@@ -31,6 +32,8 @@ class Leadership:
         self.assigned = assigned
         self.epoch_start = epoch_start
         """Where the log ended when the epoch began."""
+        self.is_noted = False
+        """Whether the data folder knows that the catalog says so (`catalog_checkpoint`)."""
         self._followers = Followers(epoch_start, now_ms)
         self._start_offsets: dict[int, int] = {}
         """Where the logs of followers begin."""
@@ -48,7 +51,8 @@ class Leadership:
 
         While others are eligible to lead, nothing is committed, whatever their brokers hold for the least.
         """
-        progress.set_in_sync(self._others, self._joining, _NEVER if self.assigned.elr else least)
+        waits = self.assigned.elr or not self.is_noted
+        progress.set_in_sync(self._others, self._joining, _NEVER if waits else least)
 
     def needed(self, least: int) -> int:
         """How many replicas have to be in sync; `least` is min.insync.replicas."""

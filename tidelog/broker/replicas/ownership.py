@@ -76,7 +76,6 @@ def note_start(
     starts: checkpoints.FolderStarts,
     registered: UUID | None,
     incarnation: UUID,
-    revision: int = 0,
 ) -> None:
     """Let the folder know of a start, durably, before the catalog does. Raises OSError.
 
@@ -87,25 +86,8 @@ def note_start(
     kept = {registered} & set(starts.incarnations[:-_STARTS_KEPT])
     noted = (*filter(None, kept), *newest, incarnation)
     lock_place = disk.place_of(data_dir / LOCK_FILE)
-    starts = starts._replace(incarnations=noted, lock_place=lock_place, revision=revision)
+    starts = starts._replace(incarnations=noted, lock_place=lock_place)
     checkpoints.write_identity(disk, data_dir, identity, starts)
-
-
-def check_revision(data_dir: Path, starts: checkpoints.FolderStarts, revision: int) -> None:
-    """Raise DataFolderError if the catalog is older than the one with which the last start began."""
-    if revision < starts.revision:
-        raise DataFolderError(
-            f"the catalog is older than {data_dir}: it is at revision {revision}, and this broker was "
-            f"started with revision {starts.revision}. Stop all brokers and put back the newest catalog. If "
-            "it is lost, run `tidelog cluster raise-producer-ids` at each broker: it accepts this one"
-        )
-
-
-def accept_revision(disk: Disk, data_dir: Path) -> None:
-    """Let the folder be used with an older catalog. Raises OSError, CheckpointError."""
-    identity, starts = checkpoints.read_identity(disk, data_dir), checkpoints.read_starts(disk, data_dir)
-    if identity is not None and starts is not None and starts.revision:
-        checkpoints.write_identity(disk, data_dir, identity, starts._replace(revision=0))
 
 
 def ended_start(disk: Disk, data_dir: Path, starts: checkpoints.FolderStarts) -> UUID | None:

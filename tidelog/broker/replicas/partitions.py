@@ -67,6 +67,8 @@ class Partitions:
         """Called with each partition whose log could not be opened."""
         self.when_opened: Callable[[str, int], None] = lambda _topic, _index: None
         """Called with each of those whose log is open after all."""
+        self.when_noted: Callable[[Callable[[], None]], bool] = lambda _: True
+        """As `CatalogCheckpoint.when_noted`."""
         self._in_repair: dict[tuple[str, int], Replica] = {}
         """Those that ended because their logs are changed. Another one takes their place unless removed."""
         self.are_moved = False
@@ -183,6 +185,7 @@ class Partitions:
             metrics=self._metrics,
             loop=asyncio.get_running_loop(),
             when_troubled=self._troubled,
+            when_noted=self.when_noted,
             committed_end=(
                 None
                 if len(role.assigned.replicas) == 1

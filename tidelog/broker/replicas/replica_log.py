@@ -110,9 +110,11 @@ class ReplicaLog:
         loop: asyncio.AbstractEventLoop,
         committed_end: int | None = None,
         when_troubled: Callable[[Self], None] = lambda _: None,
+        when_noted: Callable[[Callable[[], None]], bool] = lambda _: True,
     ) -> None:
         """`committed_end`: all before it is known to be committed; None if this replica alone decides.
-        `when_troubled` is called where the log failed, or has no space."""
+        `when_troubled` is called where the log failed, or has no space. `when_noted`: as that of
+        `CatalogCheckpoint`."""
         self.topic = log.topic
         self.topic_id = topic_id
         self.partition = log.partition
@@ -128,6 +130,7 @@ class ReplicaLog:
         """Why this replica serves nothing, or None."""
         self._has_ended = False
         self._when_troubled = when_troubled
+        self._when_noted = when_noted
         self._flush_began = math.inf
         self._slowest_flush_seconds = 0.0
         self._group_commit = group_commit

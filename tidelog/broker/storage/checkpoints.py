@@ -29,14 +29,14 @@ COPIED_OFFSET = "copied-offset-checkpoint"
 """Ours, of a leader: remote storage holds, or held, records of the partition, up to here or later."""
 PRODUCER_IDS_BOUND = "producer-ids-bound-checkpoint"
 """Ours: the highest bound of producer ids that a broker among others saw in the catalog."""
+CATALOG_REVISION = "catalog-revision-checkpoint"
+"""Ours: the highest revision of the catalog that a broker over etcd saw."""
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 _DIRECTORY_ID = "directory.id"
 _INCARNATIONS = "broker.incarnations"
 """Ours."""
 _LOCK_PLACE = "broker.lock.place"
-"""Ours."""
-_REVISION = "catalog.revision"
 """Ours."""
 
 TopicPartition = tuple[str, int]
@@ -57,8 +57,6 @@ class FolderStarts(NamedTuple):
     """Under which a broker was registered with it last, or may have been; the last one is the newest."""
     lock_place: str = ""
     """Which file the newest one holds as its lock of the folder (`Disk.place_of`); empty where not known."""
-    revision: int = 0
-    """Of the catalog with which the newest one began."""
 
 
 class CheckpointError(ValueError):
@@ -194,8 +192,7 @@ def read_starts(disk: Disk, data_dir: Path) -> FolderStarts | None:
         directory_id = UUID(bytes=base64.urlsafe_b64decode(fields[_DIRECTORY_ID] + "=="))
         known = fields.get(_INCARNATIONS, "")
         incarnations = tuple(map(UUID, known.split(",") if known else ()))
-        revision = int(fields.get(_REVISION, "0"))
-        return FolderStarts(directory_id, incarnations, fields.get(_LOCK_PLACE, ""), revision)
+        return FolderStarts(directory_id, incarnations, fields.get(_LOCK_PLACE, ""))
     except ValueError as error:
         raise CheckpointError(f"{data_dir / META_PROPERTIES}: {error}") from error
 
@@ -218,7 +215,7 @@ def write_identity(
             f"{_DIRECTORY_ID}={base64.urlsafe_b64encode(starts.directory_id.bytes).rstrip(b'=').decode()}"
         )
         lines.append(f"{_INCARNATIONS}={','.join(each.hex for each in starts.incarnations)}")
-        lines += [f"{_LOCK_PLACE}={starts.lock_place}", f"{_REVISION}={starts.revision}"]
+        lines.append(f"{_LOCK_PLACE}={starts.lock_place}")
     disk.replace_file(data_dir / META_PROPERTIES, ["\n".join([*lines, ""]).encode()])
 
 

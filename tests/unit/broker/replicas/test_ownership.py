@@ -26,8 +26,6 @@ from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.ownership import (
-    accept_revision,
-    check_revision,
     claim,
     ended_start,
     note_start,
@@ -414,15 +412,3 @@ def test_who_gets_the_lock_of_the_last_start_knows_that_it_has_ended_and_who_has
     shutil.copytree(folder, copy)
     assert ended_start(disk, copy, starts_of(disk, copy)) is None
     assert ended_start(disk, folder, starts_of(disk, folder)._replace(lock_place="another boot:1:2")) is None
-
-
-def test_a_catalog_that_is_older_than_the_last_start_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
-    disk = Disk()
-    note_start(disk, tmp_path, FolderIdentity("c", 1), starts_of(disk, tmp_path), None, uuid4(), revision=7)
-    check_revision(tmp_path, starts_of(disk, tmp_path), 7)
-    with pytest.raises(DataFolderError, match="the catalog is older than"):
-        check_revision(tmp_path, starts_of(disk, tmp_path), 6)
-    before = starts_of(disk, tmp_path)
-    accept_revision(disk, tmp_path)
-    check_revision(tmp_path, starts_of(disk, tmp_path), 6)
-    assert starts_of(disk, tmp_path).incarnations == before.incarnations
