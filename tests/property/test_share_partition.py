@@ -252,7 +252,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self._store(update)
         self.model.advance()
 
-    @rule(moved=st.integers(0, 6))
+    @rule(moved=st.integers(-3, 6))
     def delete_records(self, moved: int) -> None:
         offset = self.model.start + moved
         self.partition.log_begins_at(offset)

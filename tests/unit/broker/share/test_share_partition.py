@@ -93,3 +93,43 @@ def test_updates_that_are_stored_together_move_the_start_over_the_records_of_all
     partition = acquired(1_000)
     updates = [partition.acknowledge("m", [Acknowledgement(each, each, [1])], 0) for each in (0, 2, 1)]
     assert partition.after(updates) == (3, 0)
+
+
+def test_neighbours_of_one_state_are_stored_as_one_batch() -> None:
+    partition = acquired(10)
+    asked = [Acknowledgement(0, 1, [1]), Acknowledgement(2, 3, [1, 1]), Acknowledgement(5, 6, [1, 3])]
+    update = partition.acknowledge("m", asked, 0)
+    assert [tuple(each) for each in update.batches] == [(0, 3, 2, 1), (5, 5, 2, 1), (6, 6, 4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ([(-1, 0, [1])], ErrorCode.INVALID_REQUEST),
+        ([(3, 2, [1])], ErrorCode.INVALID_REQUEST),
+        ([(0, 2, [1, 1])], ErrorCode.INVALID_REQUEST),
+        ([(0, 2, [1, 1, 1, 1])], ErrorCode.INVALID_REQUEST),
+        ([(0, 2, [])], ErrorCode.INVALID_REQUEST),
+        ([(0, 0, [5])], ErrorCode.INVALID_REQUEST),
+        ([(0, 0, [1]), (5, 6, [1, -1])], ErrorCode.INVALID_REQUEST),
+        ([(4, 4, [1]), (3, 3, [1])], ErrorCode.INVALID_REQUEST),
+        ([(0, 3, [1]), (3, 4, [1])], ErrorCode.INVALID_RECORD_STATE),
+        ([(0, 0, [1]), (9, 10, [1])], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_bad_acknowledgement_is_refused_as_a_whole(
+    asked: list[tuple[int, int, list[int]]], code: ErrorCode
+) -> None:
+    partition = acquired(10)
+    before = list(partition.runs())
+    with pytest.raises(ApiError) as refused:
+        partition.acknowledge("m", [Acknowledgement(*each) for each in asked], 0)
+    assert (refused.value.code, list(partition.runs())) == (code, before)
+
+
+def test_an_answer_is_joined_up_to_the_size_of_a_batch_and_only_of_neighbours_alike() -> None:
+    stored = [StateBatch(2, 2, RecordState.AVAILABLE, 1), StateBatch(4, 4, RecordState.ACKNOWLEDGED, 1)]
+    partition = SharePartition(0, stored, LIMITS)
+    batches = [(each, each) for each in range(8)]
+    taken = partition.acquire("m", 0, 8, batches, 100, is_strict=False, batch_size=2, now_ms=0)
+    assert [tuple(each) for each in taken] == [(0, 1, 1), (2, 2, 2), (3, 3, 1), (5, 6, 1), (7, 7, 1)]
