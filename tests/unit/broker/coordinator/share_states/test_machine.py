@@ -24,7 +24,7 @@ from tidelog.broker.coordinator.share_states.state import (
     coordinator_key,
     is_coordinator_key,
 )
-from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 
 KEY = SharePartitionKey("pool", UUID(int=7), 3)
 
@@ -119,6 +119,18 @@ def test_states_are_stored_whole_so_that_earlier_records_may_go_and_those_of_gon
     assert after.states[KEY]._replace(snapshot_epoch=0) == before
     site.run(partial(site.machine.snapshots, [KEY], lambda _: False))
     assert not site.machine.states
+    after.apply(SHARE_STATE_FORMATS.decode(*site.log[-1]))
+    assert not after.states
+
+
+def test_a_record_of_a_later_version_is_refused() -> None:
+    site = begun()
+    site.write((4, 6, 2, 1), start=2)
+    for key, value in site.log:
+        assert value is not None
+        for version in (-1, 1):
+            with pytest.raises(ProtocolError):
+                SHARE_STATE_FORMATS.decode(key, version.to_bytes(2, "big", signed=True) + value[2:])
 
 
 def test_an_update_of_an_earlier_snapshot_changes_nothing() -> None:
