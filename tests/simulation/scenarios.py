@@ -442,7 +442,7 @@ async def transaction_has_the_sequence_of_an_aborted_one(stage: Stage) -> None:
     if codes[0] != ErrorCode.NONE:
         stage.run.find(Kind.ALARM, f"no transaction: {codes}")
     if not codes[1] and await _committed(stage, 0) != [b"2"]:
-        stage.run.find(Kind.MISSING, "an acknowledged record is missing")
+        stage.run.find(Kind.MISSING, "an acknowledged record is not stored")
 
 
 async def power_is_cut_after_an_answer(stage: Stage) -> None:
@@ -452,7 +452,7 @@ async def power_is_cut_after_an_answer(stage: Stage) -> None:
         stage.lose_all_that_is_not_durable(stage.brokers[0])
     await stage.until_served()
     if await _committed(stage, 0) != [b"1"]:
-        stage.run.find(Kind.MISSING, "an acknowledged record is missing")
+        stage.run.find(Kind.MISSING, "an acknowledged record is not stored")
 
 
 async def power_is_cut_after_a_marker_was_answered(stage: Stage) -> None:

@@ -200,6 +200,8 @@ class LogSite:
         told += [f"rebuilt {_short(name)}" for name in found.rebuilt_indexes]
         told += [f"set aside {_short(name)}" for name in found.corrupt_snapshots]
         told += [_short(each).replace(str(self.folder), "<folder>") for each in found.file_problems]
+        moved = [found.start_moved] if found.start_moved is not None else []
+        told += [f"start moved from {hole.first_offset} to {hole.end_offset}" for hole in moved]
         told += [f"hole {hole.first_offset}..{hole.end_offset - 1}" for hole in self.log.holes]
         return "; ".join(told)
 
