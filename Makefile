@@ -93,10 +93,10 @@ moves: $(STAMP) ## move partitions of four brokers while they are written and ki
 conformance: $(STAMP) ## run the tests of clients against three brokers: BROKERS=processes (the default) or BROKERS=etcd
 	@BROKERS=$(or $(BROKERS),processes) $(BIN)/python -m pytest -n 2 --dist loadfile tests/conformance
 
-frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central, and franz-go
+frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central, franz-go, librdkafka
 	@$(BIN)/python -m pytest -p tests.recorded_runs tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py \
 		tests/frameworks/share_over_maven.py tests/frameworks/telemetry_over_maven.py tests/frameworks/java_failovers.py \
-		tests/frameworks/over_go.py
+		tests/frameworks/over_go.py tests/frameworks/share_over_librdkafka.py
 
 clients: $(STAMP) ## run other projects' clients and frameworks, and record counts and versions in docs/runs.json, as make frameworks does
 	@$(BIN)/python -m pytest -p tests.recorded_runs -n 2 --dist loadfile tests/conformance/test_confluent_kafka.py \

@@ -49,6 +49,12 @@ def _franz_go() -> str:
     return f"franz-go {MODULE.rpartition('@v')[2]}"
 
 
+def _librdkafka_source() -> str:
+    from tests.frameworks.share_over_librdkafka import VERSION
+
+    return f"librdkafka {VERSION}: its own tests of its share consumer"
+
+
 SUITES: Mapping[str, Callable[[], str]] = {
     "tests/conformance/test_confluent_kafka.py": _librdkafka,
     "tests/conformance/test_aiokafka.py": _package("aiokafka"),
@@ -66,6 +72,7 @@ SUITES: Mapping[str, Callable[[], str]] = {
     "tests/frameworks/share_over_maven.py": lambda: (
         f"{_of_jars()}: its share consumer and tools of share groups"
     ),
+    "tests/frameworks/share_over_librdkafka.py": _librdkafka_source,
     "tests/frameworks/telemetry_over_maven.py": lambda: f"{_of_jars()}: its clients' metrics",
     "tests/frameworks/java_failovers.py": lambda: f"{_of_jars()}: its clients while brokers fail",
     "tests/frameworks/over_go.py": _franz_go,
