@@ -148,7 +148,10 @@ def test_kafka_configs_changes_settings_of_groups_and_levels_of_loggers(tmp_path
 
         def configs(*arguments: str) -> str:
             command = java(
-                "kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap_servers, *arguments
+                "org.apache.kafka.tools.ConfigCommand",
+                "--bootstrap-server",
+                broker.bootstrap_servers,
+                *arguments,
             )
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False

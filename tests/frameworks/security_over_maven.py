@@ -208,7 +208,7 @@ def test_kafka_acls_adds_lists_and_deletes(secured: Secured) -> None:
 
 def test_kafka_configs_changes_quotas_and_users(secured: Secured) -> None:
     def configs(*arguments: str) -> str:
-        return secured.tool("kafka.admin.ConfigCommand", *arguments)
+        return secured.tool("org.apache.kafka.tools.ConfigCommand", *arguments)
 
     quota = (
         "--entity-type",
