@@ -40,11 +40,11 @@ def fetch_jars(names: str | tuple[str, ...] = "") -> None:
             _fetch(*line.split())
 
 
-def compile_topology() -> None:
-    """Compile the program of Kafka Streams."""
-    source = _HERE / "programs" / "Billing.java"
+def compile_programs() -> None:
+    """Compile the program of Kafka Streams, and what a connector needs."""
+    sources = map(str, sorted((_HERE / "programs").glob("*.java")))
     compiler = java(
-        _COMPILER, "-17", "-nowarn", "-d", str(_FOLDER / "classes"), "-cp", class_path(), str(source)
+        _COMPILER, "-17", "-nowarn", "-d", str(_FOLDER / "classes"), "-cp", class_path(), *sources
     )
     subprocess.run(compiler, check=True)
 

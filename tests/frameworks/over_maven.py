@@ -22,7 +22,7 @@ from bench.wire import HOST
 from tests.deadline import deadline
 from tests.frameworks import judgement
 from tests.frameworks.connect import ConnectTrial
-from tests.frameworks.java import TERMINATED, compile_topology, fetch_jars, java
+from tests.frameworks.java import TERMINATED, compile_programs, fetch_jars, java
 from tests.frameworks.kafka_reference import FILE, read_kafka
 from tests.frameworks.registry import running_registry, write_orders
 from tests.frameworks.trial import Framework, Outcome, Trial, bill_orders
@@ -46,7 +46,7 @@ _NAMES = (*_TOPOLOGIES, "console", "connect-sink")
 @pytest.fixture(scope="module", autouse=True)
 def jars() -> None:
     fetch_jars()
-    compile_topology()
+    compile_programs()
 
 
 @pytest.fixture(scope="module", params=WAYS)
