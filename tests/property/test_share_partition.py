@@ -300,7 +300,9 @@ class SharePartitionMachine(RuleBasedStateMachine):
         assert seen == model.records
         free = [offset for offset in model.records if model.free(offset)]
         assert partition.next_fetch_offset == min(free, default=model.end)
-        assert partition.in_flight_count == sum(each[0] not in DONE for each in model.records.values())
+        in_flight = sum(each[0] not in DONE for each in model.records.values())
+        assert partition.in_flight_count == in_flight
+        assert partition.can_acquire == (bool(free) or in_flight < model.limits.max_record_locks)
         neighbours = [run for _, _, run in partition.runs()]
         assert all(one != next_one for one, next_one in pairwise(neighbours))
 
