@@ -1,4 +1,4 @@
-"""Fills a member of etcd with keys that are not the brokers'."""
+"""Fills a member of etcd with revisions of keys that are not the brokers', which a compaction removes."""
 
 import asyncio
 import math
@@ -15,13 +15,14 @@ _KEYS_AT_ONCE = 120
 
 
 async def fill(client: EtcdClient, share: float = math.inf) -> None:
-    """Write keys until more than this share of the quota is in use. Raises StoreError if etcd refuses them.
+    """Write the same keys until more than this share of the quota is in use. Raises StoreError if etcd
+    refuses them.
 
     etcd refuses by the size of its file. Few large transactions leave no gaps in it, so it is what is in use.
     """
     value = b64encode(bytes(_VALUE_BYTES)).decode()
     for number in count(1):
-        keys = [key(f"filler/{number}/{each}") for each in range(_KEYS_AT_ONCE)]
+        keys = [key(f"filler/{each}") for each in range(_KEYS_AT_ONCE)]
         puts = [{"requestPut": {"key": each, "value": value}} for each in keys]
         await client.call("/v3/kv/txn", {"success": puts})
         if await _in_use(client, number * _KEYS_AT_ONCE * _VALUE_BYTES) > share * QUOTA_BYTES:
