@@ -133,3 +133,25 @@ def test_an_answer_is_joined_up_to_the_size_of_a_batch_and_only_of_neighbours_al
     batches = [(each, each) for each in range(8)]
     taken = partition.acquire("m", 0, 8, batches, 100, is_strict=False, batch_size=2, now_ms=0)
     assert [tuple(each) for each in taken] == [(0, 1, 1), (2, 2, 2), (3, 3, 1), (5, 6, 1), (7, 7, 1)]
+
+
+@pytest.mark.parametrize(
+    ("max_records", "is_strict", "locks", "last"),
+    [
+        (2, False, 100, 1),
+        (3, False, 100, 3),
+        (3, True, 100, 2),
+        (6, True, 100, 5),
+        (100, False, 2, 1),
+        (100, False, 3, 3),
+        (100, False, 100, 7),
+    ],
+)
+def test_a_member_gets_whole_batches_up_to_the_limits(
+    max_records: int, is_strict: bool, locks: int, last: int
+) -> None:
+    partition = SharePartition(0, (), LIMITS._replace(max_record_locks=locks))
+    batches = [(0, 1), (2, 3), (4, 5), (6, 7)]
+    taken = partition.acquire("m", 0, 8, batches, max_records, is_strict=is_strict, batch_size=100, now_ms=0)
+    assert [tuple(each) for each in taken] == [(0, last, 1)]
+    assert partition.end_offset == last + 1
