@@ -191,17 +191,34 @@ class ShareFetchHandler(GuardedHandler):
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH, "ShareFetch begins a share session, with epoch 0"
             )
         session = self._share.sessions.of(group_id, member_id, epoch)
+        acknowledge = partial(self._acknowledge, context, session, asked, is_renewing=request.is_renew_ack)
+        if epoch == FINAL_EPOCH:
+            late = LateAnswer.of(self._tasks.at_once(self._ended(context, session, acknowledge)))
+            late.task = None  # It runs to its end also if its client is gone.
+            return late
         late = LateAnswer()
 
         def acknowledged(results: _Results) -> None:
-            if epoch != FINAL_EPOCH:
-                late.give(self._acknowledged(context, group_id, results))
-                return
-            ending = self._tasks.task(self._share.end_session(session))
-            ending.add_done_callback(lambda _: late.give(self._acknowledged(context, group_id, results)))
+            try:
+                answer: object = self._acknowledged(context, group_id, results)
+            except Exception as error:  # Else nobody would answer.
+                answer = error
+            late.give(answer)
 
-        self._acknowledge(context, session, asked, acknowledged, is_renewing=request.is_renew_ack)
+        acknowledge(acknowledged)
         return late
+
+    async def _ended(
+        self,
+        context: RequestContext,
+        session: ShareSession,
+        acknowledge: Callable[[Callable[[_Results], None]], None],
+    ) -> Mapping[str, object]:
+        results: asyncio.Future[_Results] = asyncio.get_running_loop().create_future()
+        acknowledge(results.set_result)
+        await results
+        await self._share.end_session(session)
+        return self._acknowledged(context, session.group_id, results.result())
 
     def _acknowledged(
         self, context: RequestContext, group_id: str, acknowledged: _Results

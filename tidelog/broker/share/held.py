@@ -239,12 +239,18 @@ class HeldPartition:
                         self.machine.settle(update)
             for _, stored in group:
                 if stored is not None:
-                    stored(refusal)
+                    self._tell(stored, refusal)
             for update, _ in group:
                 for batch in update.batches:
                     self._write_dead_letters(batch.first, batch.last)
             self.changed()
         self._is_writing = False
+
+    def _tell(self, stored: Stored, refusal: ApiError | None) -> None:
+        try:
+            stored(refusal)
+        except Exception as error:  # The others of the group wait too, and later writes.
+            logger.error("share_answer_failed", group_id=self.key.group_id, error=repr(error))
 
     def _joined(self, group: Sequence[_Waiting]) -> StateWrite:
         start_offset, complete_count = self.machine.after(update for update, _ in group)

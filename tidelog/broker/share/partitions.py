@@ -49,6 +49,8 @@ _MOST_READS = 64
 """Reads of one partition that find no record to give, in one fetch: markers, and what was deleted."""
 _MOST_LOADS = 100
 """States that one fetch lets read; the next one goes on."""
+_MOST_KEPT_SETTINGS = 10_000
+"""Of groups. A group of which something is still written may be asked about after its last session."""
 _ELEMENTS_PER_PARTITION = 4
 """See `protocol.steps`."""
 _LOAD_SECONDS = 1.0
@@ -120,6 +122,8 @@ class SharePartitions:
         own = catalog.broker_configs.get(GROUPS.key(group_id))
         kept = self._kept_settings.get(group_id)
         if kept is None or kept.broker is not broker or kept.own is not own:
+            if len(self._kept_settings) >= _MOST_KEPT_SETTINGS:
+                self._kept_settings.clear()
             config = share_group_config(broker, catalog, group_id)
             kept = self._kept_settings[group_id] = _Settings(broker, own, config, _limits(config))
         return kept
@@ -129,7 +133,6 @@ class SharePartitions:
         for held in self.of_group(group_id):
             if held.is_idle:
                 self.drop(held)
-        self._kept_settings.pop(group_id, None)
 
     def of_group(self, group_id: str) -> list[HeldPartition]:
         return [held for key, held in self._held.items() if key.group_id == group_id]

@@ -15,8 +15,11 @@ from tests.unit.broker.handlers.sharing import ACCEPT, REJECT, RELEASE, RENEW, M
 from tests.unit.broker.handlers.transactional import TransactionalClient
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC
+from tidelog.broker.handlers.share_fetch import ShareFetchHandler
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.share import partitions
 from tidelog.broker.share.log_reader import READ_BYTES
+from tidelog.broker.share.share_partition import Acknowledgement
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -141,6 +144,32 @@ async def test_the_last_request_of_a_session_releases_what_it_does_not_acknowled
     with pytest.raises(ApiError) as refused:
         await member.fetch(epoch=1)
     assert refused.value.code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_an_answer_that_fails_keeps_no_other_waiting(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = await joined(asker)
+    await member.got()
+    (held,) = asker.services.share.partitions.all()
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    held.acknowledge(member.member_id, [Acknowledgement(0, 0, [ACCEPT])], fail)
+    assert await member.acknowledge((1, 1, [ACCEPT])) == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(ShareFetchHandler, "_acknowledged", fail)
+        with pytest.raises(MemoryError):
+            await asyncio.wait_for(member.acknowledge((2, 2, [ACCEPT])), DEADLINE_SECONDS)
+
+
+async def test_the_settings_of_so_many_groups_are_kept(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "_MOST_KEPT_SETTINGS", 2)
+    share = asker.services.share.partitions
+    for number in range(5):
+        assert share.config(f"group {number}") is share.config(f"group {number}")
+    assert len(share._kept_settings) <= 2
 
 
 @pytest.mark.parametrize(
