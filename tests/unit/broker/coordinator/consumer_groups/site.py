@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from tests.unit.broker.coordinator.groups.site import LIMITS, Asked, Coordinator
+from tests.unit.broker.coordinator.groups.site import LIMITS, Asked, Coordinator, assert_awaited
 from tidelog.broker.coordinator.consumer_groups.group import (
     Assignment,
     ConsumerGroup,
@@ -19,7 +19,7 @@ from tidelog.broker.coordinator.consumer_groups.messages import (
     HeartbeatAnswer,
     MemberHeartbeat,
 )
-from tidelog.broker.coordinator.decision import Timer
+from tidelog.broker.coordinator.decision import Decision, Timer
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
 from tidelog.broker.coordinator.groups.group import Protocol
 from tidelog.broker.coordinator.groups.messages import JoinRequest, MemberIdentity, SyncRequest
@@ -93,6 +93,11 @@ class Site(Coordinator):
             self.log.pop(key, None)
             if value is not None:
                 self.log[key] = value
+
+    def run(self, operation: Callable[[int], Decision[Any, Any]]) -> Asked:
+        asked = super().run(operation)
+        assert_awaited(self.timers, self.groups.classic)
+        return asked
 
     def restarted(self) -> "Site":
         """A coordinator that knows of this one what its log still has."""

@@ -1,14 +1,14 @@
 """The machine of groups on a clock that is set by hand: its decisions are carried out at once."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
 
 from tidelog.broker.coordinator.decision import Decision, Parked, Timer
-from tidelog.broker.coordinator.groups.group import Protocol
+from tidelog.broker.coordinator.groups.group import Group, Protocol
 from tidelog.broker.coordinator.groups.machine import Groups
 from tidelog.broker.coordinator.groups.messages import (
     GroupLimits,
@@ -85,6 +85,18 @@ class Coordinator(ABC):
         self.now_ms = end_ms
 
 
+def assert_awaited(timers: Iterable[Any], machine: Groups) -> None:
+    """A group waits for each timer of a classic group."""
+    for kind, group_id, *member_id in timers:
+        group = machine._groups.get(group_id) or Group.new(group_id)
+        waiting: Mapping[str, object] = {
+            "session": {*group.members, *group.pending_joins}.issuperset(member_id),
+            "join phase": group.state is GroupState.PREPARING_REBALANCE,
+            "sync phase": group.pending_syncs,
+        }
+        assert waiting.get(kind, True), f"{group_id} does not wait for its timer {kind} {member_id}"
+
+
 @dataclass
 class Site(Coordinator):
     """A coordinator of classic groups."""
@@ -102,6 +114,11 @@ class Site(Coordinator):
 
     def write(self, records: Sequence[GroupRecord]) -> None:
         self.records += records
+
+    def run(self, operation: Callable[[int], Decision[Any, Any]]) -> Asked:
+        asked = super().run(operation)
+        assert_awaited(self.timers, self.machine)
+        return asked
 
     def restarted(self) -> "Site":
         """A coordinator that knows of this one what it wrote."""
