@@ -92,8 +92,7 @@ class ShareFetchHandler(GuardedHandler):
                     for index in topic.partitions
                 ),
             )
-        acknowledging: asyncio.Future[_Results] = asyncio.get_running_loop().create_future()
-        self._acknowledge(context, session, asked, acknowledging.set_result, is_renewing=request.is_renew_ack)
+        acknowledging = self._acknowledging(context, session, asked, is_renewing=request.is_renew_ack)
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * (len(session.partitions) + len(asked))
         fetching = self._fetched(context, request, session, acknowledging)
         # Once the disk works on what is acknowledged: it does while records are acquired.
@@ -191,9 +190,9 @@ class ShareFetchHandler(GuardedHandler):
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH, "ShareFetch begins a share session, with epoch 0"
             )
         session = self._share.sessions.of(group_id, member_id, epoch)
-        acknowledge = partial(self._acknowledge, context, session, asked, is_renewing=request.is_renew_ack)
         if epoch == FINAL_EPOCH:
-            late = LateAnswer.of(self._tasks.at_once(self._ended(context, session, acknowledge)))
+            acknowledging = self._acknowledging(context, session, asked, is_renewing=request.is_renew_ack)
+            late = LateAnswer.of(self._tasks.at_once(self._ended(context, session, acknowledging)))
             late.task = None  # It runs to its end also if its client is gone.
             return late
         late = LateAnswer()
@@ -205,20 +204,18 @@ class ShareFetchHandler(GuardedHandler):
                 answer = error
             late.give(answer)
 
-        acknowledge(acknowledged)
+        self._acknowledge(context, session, asked, acknowledged, is_renewing=request.is_renew_ack)
         return late
 
     async def _ended(
         self,
         context: RequestContext,
         session: ShareSession,
-        acknowledge: Callable[[Callable[[_Results], None]], None],
+        acknowledging: asyncio.Future[_Results],
     ) -> Mapping[str, object]:
-        results: asyncio.Future[_Results] = asyncio.get_running_loop().create_future()
-        acknowledge(results.set_result)
-        await results
+        results = await asyncio.shield(acknowledging)
         await self._share.end_session(session)
-        return self._acknowledged(context, session.group_id, results.result())
+        return self._acknowledged(context, session.group_id, results)
 
     def _acknowledged(
         self, context: RequestContext, group_id: str, acknowledged: _Results
@@ -237,6 +234,14 @@ class ShareFetchHandler(GuardedHandler):
             "responses": _by_topic(topics),
             "node_endpoints": list(endpoints.values()),
         }
+
+    def _acknowledging(
+        self, context: RequestContext, session: ShareSession, asked: _Asked, *, is_renewing: bool
+    ) -> asyncio.Future[_Results]:
+        """Begin to acknowledge. Do not cancel it: the result is set in any case."""
+        results: asyncio.Future[_Results] = asyncio.get_running_loop().create_future()
+        self._acknowledge(context, session, asked, results.set_result, is_renewing=is_renewing)
+        return results
 
     def _acknowledge(
         self,
