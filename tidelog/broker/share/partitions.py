@@ -54,7 +54,7 @@ _MOST_KEPT_SETTINGS = 10_000
 _ELEMENTS_PER_PARTITION = 4
 """See `protocol.steps`."""
 _LOAD_SECONDS = 1.0
-"""How long a fetch waits at least for states that are read."""
+"""How long a fetch without records waits at least for states that are read."""
 _LATER = frozenset(
     (
         ErrorCode.NOT_COORDINATOR,
@@ -65,6 +65,7 @@ _LATER = frozenset(
     )
 )
 """A state cannot be read now: its partition has no records until it can."""
+_Load = asyncio.Task[HeldPartition]
 
 
 class _Settings(NamedTuple):
@@ -109,7 +110,7 @@ class SharePartitions:
         self._reader = LogReader(services)
         self.dead_letter_topics = DeadLetterTopics(services, self._reader, counts)
         self._held: dict[SharePartitionKey, HeldPartition] = {}
-        self._loading: dict[SharePartitionKey, asyncio.Task[HeldPartition]] = {}
+        self._loading: dict[SharePartitionKey, _Load] = {}
         self._ahead: dict[HeldPartition, Batches] = {}
         self._kept_settings: dict[str, _Settings] = {}
 
@@ -149,14 +150,14 @@ class SharePartitions:
         held = self.present(key)
         return await asyncio.shield(self._load_soon(key)) if held is None else held
 
-    def _load_soon(self, key: SharePartitionKey) -> asyncio.Task[HeldPartition]:
+    def _load_soon(self, key: SharePartitionKey) -> _Load:
         task = self._loading.get(key)
         if task is None:
             task = self._loading[key] = asyncio.get_running_loop().create_task(self._load(key))
             task.add_done_callback(lambda done: self._loaded(key, done))
         return task
 
-    def _loaded(self, key: SharePartitionKey, task: asyncio.Task[HeldPartition]) -> None:
+    def _loaded(self, key: SharePartitionKey, task: _Load) -> None:
         del self._loading[key]
         if not task.cancelled() and task.exception() is None:
             self._held[key] = task.result()
@@ -222,20 +223,27 @@ class SharePartitions:
         Waits for records, and for `min_bytes` of them, at most `max_wait_ms`; an error ends the wait.
         """
         loop = asyncio.get_running_loop()
+        loads = self._loads(keys)
         deadline = loop.time() + wanted.max_wait_ms / 1000
+        patience = max(deadline, loop.time() + _LOAD_SECONDS)
         told: dict[HeldPartition, None] = {}
         try:
             while True:
-                failed = await self._preloaded(keys, deadline)
                 event = _Event(told)
                 is_short = loop.time() < deadline and self._is_short(keys, wanted, config)
                 if is_short:  # Others may want what it was told of.
                     _tell_next(told)
                 with ExitStack() as watched:
+                    failed = _failed(loads)
+                    loading = [load for key, load in loads.items() if self._loading.get(key) is load]
+                    for load in loading:
+                        load.add_done_callback(event.loaded)
+                        watched.callback(load.remove_done_callback, event.loaded)
                     found = await self._taken(keys, wanted, config, event, watched, is_short=is_short)
-                    if failed or found or loop.time() >= deadline:
+                    until = patience if loading else deadline
+                    if failed or found or loop.time() >= until:
                         return {**failed, **found}
-                    await event.wait_until(deadline)
+                    await event.wait_until(until)
         finally:
             _tell_next(told)
 
@@ -311,24 +319,10 @@ class SharePartitions:
         self._services.check_not_replaced(held.replica)
         return held
 
-    async def _preloaded(
-        self, keys: Sequence[SharePartitionKey], deadline: float
-    ) -> Mapping[SharePartitionKey, ApiError]:
-        """Read the states of those that are not in memory, as far as that takes no longer than this; why some
-        cannot be read."""
+    def _loads(self, keys: Sequence[SharePartitionKey]) -> Mapping[SharePartitionKey, _Load]:
+        """Begin to read the states of those that are not in memory."""
         missing = islice((key for key in keys if key not in self._held), _MOST_LOADS)
-        tasks = {key: self._load_soon(key) for key in missing}
-        if tasks:
-            patience = max(deadline - asyncio.get_running_loop().time(), _LOAD_SECONDS)
-            await asyncio.wait(tasks.values(), timeout=patience)
-        failed = {}
-        for key, task in tasks.items():
-            error = task.exception() if task.done() and not task.cancelled() else None
-            if isinstance(error, ApiError) and error.code not in _LATER:
-                failed[key] = again(error)
-            elif error is not None and not isinstance(error, ApiError):
-                raise error
-        return failed
+        return {key: self._load_soon(key) for key in missing}
 
     async def _acquired(self, held: HeldPartition, wanted: Wanted, config: ShareGroupConfig) -> Got | None:
         """What the member gets of one partition; None for nothing. Raises ApiError."""
@@ -397,6 +391,18 @@ def _limits(config: ShareGroupConfig) -> Limits:
     )
 
 
+def _failed(loads: Mapping[SharePartitionKey, _Load]) -> Mapping[SharePartitionKey, ApiError]:
+    """Why states could not be read. Raises what is not an ApiError."""
+    failed = {}
+    for key, load in loads.items():
+        error = load.exception() if load.done() and not load.cancelled() else None
+        if isinstance(error, ApiError) and error.code not in _LATER:
+            failed[key] = again(error)
+        elif error is not None and not isinstance(error, ApiError):
+            raise error
+    return failed
+
+
 def _tell_next(told: dict[HeldPartition, None]) -> None:
     """Who was told of these takes no more of them now."""
     while told:
@@ -415,6 +421,9 @@ class _Event:
         self.event.set()
 
     def replica_changed(self, replica: Replica) -> None:
+        self.event.set()
+
+    def loaded(self, load: _Load) -> None:
         self.event.set()
 
     async def wait_until(self, deadline: float) -> None:

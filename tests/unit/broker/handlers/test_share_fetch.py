@@ -595,3 +595,32 @@ async def test_the_disk_works_on_what_is_acknowledged_while_records_are_acquired
     monkeypatch.setattr(Replica, "begin_flush", flushed)
     await member.fetch((0, 0, [ACCEPT]))
     assert begun == [SHARE_STATE_TOPIC, "acquire"]
+
+
+async def test_a_partition_whose_state_is_still_read_keeps_no_other_waiting(
+    open_asker: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asker = await open_asker(fetch_max_wait_ms=300_000)
+    await asker.create("jobs", partitions=2)
+    for partition in (0, 1):
+        await asker.produce("jobs", make_batch(b"%d" % partition), partition=partition)
+    member = Member(asker)
+    await member.join()
+    states, may_read = asker.services.share.partitions._states, asyncio.Event()
+    read = states.read
+
+    async def late(key: Any, leader_epoch: int) -> Any:
+        if key.partition == 0:
+            await may_read.wait()
+        return await read(key, leader_epoch)
+
+    monkeypatch.setattr(states, "read", late)
+    both = [{"partition_index": each} for each in (0, 1)]
+    topics = [{"topic_id": asker.topic("jobs").topic_id, "partitions": both}]
+    answer = await member.fetch(topics=topics, max_wait_ms=300_000)
+    assert [each.partition_index for each in answer.responses[0].partitions] == [1]
+    waiting = asyncio.ensure_future(member.fetch(max_wait_ms=300_000))
+    await asyncio.sleep(0)
+    may_read.set()
+    answer = await asyncio.wait_for(waiting, DEADLINE_SECONDS)
+    assert [each.partition_index for each in answer.responses[0].partitions] == [0]
