@@ -9,7 +9,7 @@ COMPOSE := docker compose
 BUILD := --build
 HELM := helm
 VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' tidelog/version.py)
-PYTHON_FOLDERS := tidelog faults demo bench docs tests
+PYTHON_FOLDERS := tidelog faults demo bench docs examples tests
 FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,cluster configuration coordinator fault_injection handlers \
 	replicas security storage))
 # The tests start hundreds of Python processes: without bytecode each compiles again all that it imports.

@@ -1,4 +1,5 @@
-"""Runs the console and Python blocks of a document, in order, as a reader would type them.
+"""Runs the console and Python blocks of a document, in order, as a reader would type them, and those of
+`examples/` in it that need nothing but Tidelog.
 
 A console line that begins with `$ ` is a command; the lines below it are what it prints, where `…` stands for
 anything. `tidelog serve` starts a real broker on a free port, and later commands reach it at that port.
@@ -23,7 +24,10 @@ from tests.tidy.house import ROOT
 from tests.waiting import wait_for
 from tidelog.cli.main import main
 
-_BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^```(console|python|\{literalinclude\} \.\./examples/\S+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
+_IMPORTED = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
 # What a test cannot do: install into an environment of its own, run containers or Kafka's tools.
 _ELSEWHERE = ("docker", "helm", "kafka-", "pip")
 _OF_A_SHELL = frozenset("|&;<>$")
@@ -40,6 +44,10 @@ def blocks(document: Path) -> Iterator[Block]:
     """Console blocks one by one, Python programs joined. Empty for a document without any."""
     program = ""
     for language, text in _BLOCK.findall(document.read_text()):
+        if language not in ("console", "python"):
+            language, text = "python", (document.parent / language.split()[-1]).read_text()
+            if not sys.stdlib_module_names.union(("tidelog",)).issuperset(_IMPORTED.findall(text)):
+                continue  # `tests/frameworks` and `tests/container` run those that need other packages.
         if language == "python" and "def test_" not in text:
             program += text + "\n"
             continue

@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 from bench.targets.maven import REPOSITORY
+from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.pipeline.spark.java import find_java
 
@@ -42,7 +43,7 @@ def fetch_jars(names: str | tuple[str, ...] = "") -> None:
 
 def compile_programs() -> None:
     """Compile the program of Kafka Streams, and what a connector needs."""
-    sources = map(str, sorted((_HERE / "programs").glob("*.java")))
+    sources = map(str, (_HERE / "programs" / "AppInfoParser.java", ROOT / "examples" / "Billing.java"))
     compiler = java(
         _COMPILER, "-17", "-nowarn", "-d", str(_FOLDER / "classes"), "-cp", class_path(), *sources
     )

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from faults.process_tree import kill_tree
+from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS
 
 _HERE = Path(__file__).parent
 _LOCK = _HERE / "requirements.lock"
-PROGRAMS = _HERE / "programs"
+PROGRAMS = ROOT / "examples"
 
 
 def environment() -> Path:
