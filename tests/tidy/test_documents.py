@@ -120,7 +120,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site. The one fault that its build finds is in a page that was added: a broken link."""
     source, target = tmp_path_factory.mktemp("source") / "docs", tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "docs", source)
-    for shown in ("deploy", "tests"):
+    for shown in ("deploy", "examples"):
         (source.parent / shown).symlink_to(ROOT / shown)
     (source / "added.md").write_text("---\norphan: true\n---\n\n# A page\n\n[nothing](nowhere.md)\n")
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", str(source), str(target)]
