@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 Row = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 MARKUP = '<img src=x onerror="document.title=\'taken\'"><script>document.title="taken"</script>'
+CLOSED_AND_A_KEY = """() => {
+  document.getElementById("keys").close();
+  document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
+}"""
+"""Before the next frame, in which the focus leaves the closed dialog."""
 HOSTILE: tuple[Row, ...] = (
     (MARKUP.encode(), MARKUP.encode(), ((MARKUP, MARKUP.encode()),)),
     ("a\u202egnp.exe".encode(), b"\x1b[31m\x00\x07", (("\u200bname", b"\r\n"),)),
@@ -199,9 +204,12 @@ def test_a_record_is_reached_copied_and_resent_by_keyboard(console: Console, pag
     dialog, links = page.locator("dialog"), page.get_by_role("rowheader").get_by_role("link")
     expect(dialog).to_contain_text("next row")
     assert_accessible(page)
+    page.evaluate(CLOSED_AND_A_KEY)
+    expect(links.nth(0)).to_be_focused()
+    page.keyboard.press("?")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
-    for key, row in (("j", 0), ("j", 1), ("k", 0)):
+    for key, row in (("j", 1), ("k", 0)):
         page.keyboard.press(key)
         expect(links.nth(row)).to_be_focused()
     page.keyboard.press("Enter")

@@ -144,7 +144,8 @@ const tidelog = (() => {
   document.addEventListener("keydown", (event) => {
     const place = event.target;
     if (event.key === "Escape" && place.matches("input, textarea, select")) place.blur();
-    if (event.ctrlKey || event.altKey || event.metaKey || place.matches("input, textarea, select, dialog *")) return;
+    // A closed dialog keeps the focus until the next frame: whether one is open decides, not where the key goes.
+    if (event.ctrlKey || event.altKey || event.metaKey || place.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
     const found = keyed(event.key);
     if (found?.tagName === "INPUT") found.focus();
     else if (found) found.click();
