@@ -1,4 +1,4 @@
-"""Clients of other projects administer ACLs, and each tells its user when a permission is taken from it."""
+"""librdkafka and the command administer ACLs; librdkafka and ours say when a permission is taken away."""
 
 import asyncio
 import time
@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka import TopicPartition as AioPartition
-from aiokafka.errors import TopicAuthorizationFailedError as AioDenied
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
@@ -22,11 +19,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as KafkaPartition
-from kafka import admin as kafka_admin
-from kafka.errors import GroupAuthorizationFailedError
-from kafka.errors import TopicAuthorizationFailedError as KafkaDenied
+from kafka import KafkaProducer
 
 from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
@@ -92,38 +85,6 @@ def way(secured: RunningBroker, user: str = ALICE) -> Way:
     return Way(f"127.0.0.1:{secured.broker.port}", MECHANISM, user, PASSWORD)
 
 
-def test_kafka_python_creates_describes_and_deletes_acls(secured: RunningBroker) -> None:
-    admin = KafkaAdminClient(**way(secured, ADMIN).python())
-    try:
-        acl = kafka_admin.ACL(
-            "User:bob",
-            "*",
-            kafka_admin.ACLOperation.READ,
-            kafka_admin.ACLPermissionType.ALLOW,
-            kafka_admin.ResourcePattern(
-                kafka_admin.ResourceType.TOPIC, "kp-", kafka_admin.ACLResourcePatternType.PREFIXED
-            ),
-        )
-        created = admin.create_acls([acl])
-        assert (len(created["succeeded"]), created["failed"]) == (1, [])
-        wanted = kafka_admin.ACLFilter(
-            "User:bob",
-            None,
-            kafka_admin.ACLOperation.ANY,
-            kafka_admin.ACLPermissionType.ANY,
-            kafka_admin.ResourcePatternFilter(
-                kafka_admin.ResourceType.TOPIC, "kp-1", kafka_admin.ACLResourcePatternType.MATCH
-            ),
-        )
-        found, _ = admin.describe_acls(wanted)
-        assert found == [acl]
-        ((_, deleted, _),) = admin.delete_acls([wanted])
-        assert deleted == [acl]
-        assert admin.describe_acls(wanted)[0] == []
-    finally:
-        admin.close()
-
-
 def test_librdkafka_creates_describes_and_deletes_acls(secured: RunningBroker) -> None:
     admin = AdminClient(way(secured, ADMIN).librdkafka())
     acl = AclBinding(
@@ -187,34 +148,6 @@ def test_the_command_adds_lists_and_deletes_acls(
     assert (code, "cluster" in problem) == (1, True), problem
 
 
-def test_kafka_python_raises_for_a_write_that_is_no_longer_allowed(
-    secured: RunningBroker, topic: str
-) -> None:
-    producer = KafkaProducer(**way(secured).python())
-    producer.send(topic, b"allowed").get(DEADLINE_SECONDS)
-    revoke(secured, ours.Operation.WRITE, topic)
-    with pytest.raises(KafkaDenied):
-        producer.send(topic, b"denied").get(DEADLINE_SECONDS)
-    producer.close()
-
-
-def test_kafka_python_raises_for_a_read_that_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
-    consumer = KafkaConsumer(**way(secured).python(), auto_offset_reset="earliest")
-    consumer.assign([KafkaPartition(topic, 0)])
-    assert until_given(lambda: consumer.poll(100))
-    revoke(secured, ours.Operation.READ, topic)
-    with pytest.raises(KafkaDenied):
-        until_given(lambda: consumer.poll(100))
-    consumer.close()
-
-
-def test_kafka_python_raises_for_a_group_that_it_may_not_join(secured: RunningBroker, topic: str) -> None:
-    consumer = KafkaConsumer(topic, **way(secured).python(), group_id="forbidden")
-    with pytest.raises(GroupAuthorizationFailedError):
-        until_given(lambda: consumer.poll(100))
-    consumer.close(autocommit=False)
-
-
 def test_librdkafka_reports_a_write_that_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
     producer = ConfluentProducer(way(secured).librdkafka())
     reported: list[KafkaError | None] = []
@@ -242,22 +175,6 @@ def test_librdkafka_reports_a_read_that_is_no_longer_allowed(secured: RunningBro
     message = until_given(lambda: consumer.poll(0.1))
     assert message.error().code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     consumer.close()
-
-
-async def test_aiokafka_raises_for_what_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
-    settings = way(secured).python()
-    consumer = AIOKafkaConsumer(**settings, auto_offset_reset="earliest", fetch_max_wait_ms=100)
-    async with AIOKafkaProducer(**settings) as producer, consumer:
-        await producer.send_and_wait(topic, b"allowed")
-        consumer.assign([AioPartition(topic, 0)])
-        assert [(await consumer.getone()).value for _ in range(2)] == [b"first", b"allowed"]
-        for operation in (ours.Operation.WRITE, ours.Operation.READ):
-            await asyncio.to_thread(revoke, secured, operation, topic)
-        with pytest.raises(AioDenied):
-            await producer.send_and_wait(topic, b"denied")
-        with pytest.raises(AioDenied):
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                await consumer.getone()
 
 
 async def test_our_clients_raise_for_what_is_no_longer_allowed_and_go_on_once_it_is(

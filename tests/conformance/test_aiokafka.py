@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 from aiokafka.errors import OffsetOutOfRangeError, for_code
 
 from tests.conformance.conftest import RunningBroker
@@ -42,31 +41,6 @@ async def test_the_admin_lists_describes_and_deletes_topics(broker: RunningBroke
         assert [node["port"] for node in cluster["brokers"]] == [broker.broker.port]
     finally:
         await admin.close()
-
-
-async def test_settings_of_a_topic_are_read(broker: RunningBroker) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-    await admin.start()
-    try:
-        await admin.create_topics([NewTopic("tuned", 1, 1, topic_configs={"retention.ms": "5000"})])
-        (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "tuned")])
-        entries = {entry[0]: entry[1] for entry in answer.resources[0][4]}
-        assert entries["retention.ms"] == "5000"
-    finally:
-        await admin.close()
-
-
-async def test_keys_decide_the_partition_and_order_holds_within_it(broker: RunningBroker) -> None:
-    await make(broker, "spread", 4)
-    async with PEER.producer(broker.address) as producer:
-        sent = [(b"key-%d" % (number % 10), b"%d" % number) for number in range(500)]
-        answers = [await producer.send("spread", value, key) for key, value in sent]
-        metadata = await asyncio.wait_for(asyncio.gather(*answers), _PATIENCE_S)
-    ends = {("spread", index): sum(each.partition == index for each in metadata) for index in range(4)}
-    found = (await asyncio.to_thread(PEER.read, broker.address, ends))["spread"]
-    for wanted in {key for key, _ in sent}:
-        values = [stored.message.value for stored in found if stored.message.key == wanted]
-        assert values == [value for key, value in sent if key == wanted]
 
 
 @pytest.mark.parametrize("acks", [1, "all"])

@@ -126,11 +126,15 @@ async def test_seeks_pauses_and_limits_do_what_they_say(site: Site) -> None:
         assert set(found) == {FIRST}
         assert consumer.paused() == {other}
         assert await consumer.position(FIRST) == 3
+        assert consumer.lag(FIRST) == consumer.metrics()["records-lag-max"] == 2
         consumer.seek(FIRST, 1)
         assert (await consumer.getone()).offset == 1
         consumer.seek_to_end(FIRST)
         assert await consumer.position(FIRST) == 5
         assert await consumer.getmany(timeout_ms=20) == {}
+        for timestamp, offset in ((3_500, 2), (1 << 50, 5)):
+            consumer.seek_to_timestamp(timestamp, FIRST)
+            assert await consumer.position(FIRST) == offset
         consumer.resume(other)
         assert (await consumer.getone()).value == b"1"
         consumer.seek_to_beginning(FIRST)

@@ -6,23 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
-    ResourceType,
 )
 
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
 from tests.conformance.several import BrokerProcess
-from tests.waiting import DEADLINE_SECONDS, wait_for
+from tests.waiting import DEADLINE_SECONDS
 
 _PATIENCE_S = DEADLINE_SECONDS
 PEER = ConfluentKafka()
@@ -59,24 +55,6 @@ def test_a_refused_topic_says_why(broker: RunningBroker, admin: AdminClient) -> 
         with pytest.raises(KafkaException) as refused:
             admin.create_topics([topic])[topic.topic].result(_PATIENCE_S)
         assert refused.value.args[0].code() == code
-
-
-def test_settings_of_a_topic_are_read_and_changed(broker: RunningBroker, admin: AdminClient) -> None:
-    wanted = NewTopic("settings-of", 1, config={"retention.ms": "1000"})
-    admin.create_topics([wanted])["settings-of"].result(_PATIENCE_S)
-    resource = ConfigResource(
-        ResourceType.TOPIC,
-        "settings-of",
-        incremental_configs=[
-            ConfigEntry("segment.bytes", "2048", incremental_operation=AlterConfigOpType.SET),
-            ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE),
-        ],
-    )
-    before = admin.describe_configs([resource])[resource].result(_PATIENCE_S)
-    assert before["retention.ms"].value == "1000"
-    admin.incremental_alter_configs([resource])[resource].result(_PATIENCE_S)
-    after = admin.describe_configs([resource])[resource].result(_PATIENCE_S)
-    assert (after["segment.bytes"].value, after["retention.ms"].value) == ("2048", "604800000")
 
 
 def test_partitions_are_added_and_used(broker: RunningBroker, admin: AdminClient) -> None:
@@ -135,24 +113,6 @@ def test_a_record_past_the_limit_is_refused_and_the_producer_goes_on(broker: Run
     assert acknowledged["too-large"] == [(0, 0, 1000)]
 
 
-def test_a_reader_at_the_end_gets_what_comes_next(broker: RunningBroker) -> None:
-    PEER.create_topics(broker.address, {"tail": 1})
-    PEER.write(broker.address, {"tail": ("none", [Message(0, 1000, None, b"before")])})
-    consumer = PEER.consumer(broker.address)
-    where = TopicPartition("tail", 0, OFFSET_END)
-    consumer.assign([where])
-
-    def is_at_the_end() -> bool:
-        assert consumer.poll(0.1) is None
-        return bool(consumer.get_watermark_offsets(where, cached=True)[1] == 1)
-
-    wait_for(is_at_the_end, "the answer to its first fetch", _PATIENCE_S)
-    PEER.write(broker.address, {"tail": ("none", [Message(0, 1000, None, b"after")])})
-    record = consumer.poll(_PATIENCE_S)
-    assert (record.value(), record.offset()) == (b"after", 1)
-    consumer.close()
-
-
 def test_reading_beyond_the_end_is_out_of_range(broker: RunningBroker) -> None:
     PEER.create_topics(broker.address, {"short": 1})
     consumer = PEER.consumer(broker.address)
@@ -205,16 +165,6 @@ async def test_each_record_is_stored_once_and_in_order_through_a_restart(tmp_pat
         found = await asyncio.to_thread(PEER.read, address, {("survivor", 0): count})
     assert [stored.message.value for stored in found["survivor"]] == [b"%d" % n for n in range(count)]
     assert [stored.offset for stored in found["survivor"]] == list(range(count))
-
-
-def test_watermarks_follow_the_log(broker: RunningBroker) -> None:
-    PEER.create_topics(broker.address, {"marks": 1})
-    consumer = PEER.consumer(broker.address)
-    where = TopicPartition("marks", 0, OFFSET_BEGINNING)
-    assert consumer.get_watermark_offsets(where, timeout=_PATIENCE_S) == (0, 0)
-    PEER.write(broker.address, {"marks": ("none", [Message(0, 1000, None, b"v")] * 3)})
-    assert consumer.get_watermark_offsets(where, timeout=_PATIENCE_S) == (0, 3)
-    consumer.close()
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

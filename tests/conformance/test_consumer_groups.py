@@ -360,26 +360,6 @@ async def test_a_pattern_finds_topics_that_are_made_later(broker: RunningBroker)
         assert consumer.subscription() == {f"{group}-a", f"{group}-b"}
 
 
-async def test_pause_seek_and_lag(broker: RunningBroker) -> None:
-    topic = await filled(broker.address)
-    async with Reader(broker.address, f"group-{topic}").consumer as consumer:
-        consumer.subscribe([topic])
-        first, *others = [TopicPartition(topic, index) for index in range(PARTITIONS)]
-        await until(lambda: len(consumer.assignment()) == PARTITIONS)
-        consumer.pause(*others)
-        assert consumer.paused() == set(others)
-        assert [(await consumer.getone()).topic_partition for _ in range(10)] == [first] * 10
-        assert consumer.lag(first) == RECORDS // PARTITIONS - 10
-        assert consumer.metrics()["records-lag-max"] == RECORDS // PARTITIONS - 10
-        consumer.resume(*others)
-        consumer.seek_to_end(first)
-        assert await consumer.position(first) == RECORDS // PARTITIONS
-        consumer.seek_to_timestamp(0, first)
-        assert await consumer.position(first) == 0
-        consumer.seek_to_timestamp(1 << 50, first)
-        assert await consumer.position(first) == RECORDS // PARTITIONS
-
-
 async def test_a_broker_that_is_killed_costs_no_record_and_doubles_none(tmp_path: Path) -> None:
     """For a group of each protocol."""
     async with BrokerProcess(tmp_path, settings=QUICK) as process, AsyncExitStack() as stack:

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewPartitions, NewTopic
 from kafka.errors import (
     ElectionNotNeededError,
@@ -17,7 +17,6 @@ from kafka.errors import (
 from kafka.protocol.admin.topics import ElectionType
 
 from tests.conformance.conftest import RunningBroker
-from tests.conformance.peers import Message
 from tests.conformance.peers.pure import KafkaPython
 from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS
@@ -69,27 +68,6 @@ def test_the_admin_asks_what_operators_ask(broker: RunningBroker, admin: KafkaAd
     admin.delete_topics(["operated"])
 
 
-def test_a_topic_that_is_not_there_has_no_partitions(broker: RunningBroker) -> None:
-    consumer = KafkaConsumer(bootstrap_servers=broker.address, allow_auto_create_topics=False)
-    assert not consumer.partitions_for_topic("never-made")
-    assert "never-made" not in consumer.topics()
-    consumer.close()
-
-
-def test_keys_decide_the_partition_and_order_holds_within_it(broker: RunningBroker) -> None:
-    PEER.create_topics(broker.address, {"spread": 4})
-    sent = [(b"key-%d" % (number % 10), b"%d" % number) for number in range(500)]
-    producer = PEER.producer(broker.address)
-    answers = [producer.send("spread", value, key) for key, value in sent]
-    metadata = [answer.get(_PATIENCE_S) for answer in answers]
-    producer.close()
-    ends = {("spread", index): sum(each.partition == index for each in metadata) for index in range(4)}
-    found = PEER.read(broker.address, ends)["spread"]
-    for wanted in {key for key, _ in sent}:
-        values = [stored.message.value for stored in found if stored.message.key == wanted]
-        assert values == [value for key, value in sent if key == wanted]
-
-
 def test_an_offset_that_is_not_there_is_out_of_range(broker: RunningBroker) -> None:
     PEER.create_topics(broker.address, {"short": 1})
     consumer = PEER.consumer(broker.address)
@@ -107,16 +85,6 @@ def test_a_record_past_the_limit_of_the_broker_is_refused(broker: RunningBroker)
     with pytest.raises(MessageSizeTooLargeError):
         producer.send("too-large", b"x" * 2_000_000).get(_PATIENCE_S)
     producer.close()
-
-
-def test_large_batches_are_stored_and_read(broker: RunningBroker) -> None:
-    PEER.create_topics(broker.address, {"large": 2})
-    messages = [Message(number % 2, 1000, None, bytes([number]) * 900_000) for number in range(8)]
-    PEER.write(broker.address, {"large": ("none", messages)})
-    found = PEER.read(broker.address, {("large", 0): 4, ("large", 1): 4})["large"]
-    for index in (0, 1):
-        mine = [stored.message for stored in found if stored.message.partition == index]
-        assert mine == [message for message in messages if message.partition == index]
 
 
 async def test_each_record_is_stored_once_and_in_order_through_a_kill(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """Groups of both protocols with librdkafka: members share, come, go and come back, groups move."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from confluent_kafka.admin import AdminClient
 from tests.conformance.conftest import RunningBroker, broker_with
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
-from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.protocol.errors import ErrorCode
 
@@ -217,31 +214,3 @@ def test_a_live_group_moves_to_the_new_protocol_and_back(members: Members, strat
     fill(members.address, members.topic, more)
     members.wait(lambda: members.read.keys() >= more, "the later records")
     assert members.read == dict.fromkeys(more, 1)
-
-
-async def test_a_group_continues_after_kill_9_and_nothing_committed_is_read_twice(tmp_path: Path) -> None:
-    async with BrokerProcess(tmp_path, settings=SETTINGS) as process:
-        members = await asyncio.to_thread(Members, f"127.0.0.1:{process.port}")
-
-        def begin() -> None:
-            for _ in range(2):
-                members.add()
-            members.wait_for_shares(3, 3)
-            members.commit_all()
-
-        def go_on() -> None:
-            more = {b"more %d" % number for number in range(PARTITIONS)}
-            fill(members.address, members.topic, more)
-            members.add()
-            members.wait(lambda: members.read.keys() >= more, "the later records")
-            members.wait_for_shares(2, 2, 2)
-            assert not members.read.keys() & VALUES
-
-        try:
-            await asyncio.to_thread(begin)
-            await process.kill_9()
-            await process.restart()
-            await asyncio.to_thread(go_on)
-        finally:
-            for consumer in members.consumers:
-                await asyncio.to_thread(consumer.close)

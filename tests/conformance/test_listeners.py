@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
@@ -53,39 +51,6 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
             proxy.retarget(broker.ports["OUTSIDE"])
             await broker.services.topics.create(TOPIC)
             yield Served(broker, proxy)
-
-
-@pytest.mark.parametrize("name", NAMES)
-async def test_aiokafka_writes_and_reads_by_the_listener_that_it_was_given(served: Served, name: str) -> None:
-    address = served.address(name)
-    producer = AIOKafkaProducer(bootstrap_servers=address, enable_idempotence=True)
-    await producer.start()
-    try:
-        assert (await producer.send_and_wait(TOPIC, name.encode())).offset == 0
-        assert known_to(producer.client) == {address}
-    finally:
-        await producer.stop()
-    consumer = AIOKafkaConsumer(TOPIC, bootstrap_servers=address, auto_offset_reset="earliest")
-    await consumer.start()
-    try:
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            assert (await consumer.getone()).value == name.encode()
-    finally:
-        await consumer.stop()
-    admin = AIOKafkaAdminClient(bootstrap_servers=address)
-    await admin.start()
-    try:
-        cluster = await admin.describe_cluster()
-        assert [f"{node['host']}:{node['port']}" for node in cluster["brokers"]] == [address]
-        assert await admin.find_coordinator("a-group") == served.broker.config.node_id
-    finally:
-        await admin.close()
-    assert bool(served.proxy.counters.connections_opened) is (name == "OUTSIDE")
-
-
-def known_to(client: Any) -> set[str]:
-    """The brokers of which a client of aiokafka heard in metadata."""
-    return {f"{node.host}:{node.port}" for node in client.cluster.brokers()}
 
 
 @pytest.mark.parametrize("name", NAMES)

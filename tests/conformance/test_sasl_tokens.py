@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AioProvider
-from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import KafkaError, Producer
 from joserfc import jws
 from joserfc.jwk import ECKey
@@ -97,14 +95,6 @@ def test_confluent_kafka_reports_an_expired_token(secured: RunningBroker) -> Non
         producer.poll(0.05)
     assert errors[0].code() == KafkaError._AUTHENTICATION
     assert "invalid credentials with SASL mechanism OAUTHBEARER" in errors[0].str()
-
-
-async def test_aiokafka_cannot_connect_with_an_expired_token(secured: RunningBroker) -> None:
-    """It does not look at the server's answer, so it learns of the refusal by a closed connection."""
-    producer = AIOKafkaProducer(**way(secured).python(**shown_by("aiokafka", EXPIRED)))
-    with pytest.raises(KafkaConnectionError):
-        await producer.start()
-    await producer.stop()
 
 
 async def test_a_token_whose_user_cannot_be_encoded_is_refused_logged_and_breaks_no_metric(

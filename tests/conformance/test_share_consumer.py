@@ -313,22 +313,3 @@ def test_librdkafka_accepts_releases_and_rejects(address: str, name: str) -> Non
         assert again.offset() == 1
         consumer.acknowledge(again)
         assert list(consumer.commit_sync().values()) == [None]
-
-
-def test_two_share_consumers_of_librdkafka_get_each_record_once(address: str, name: str) -> None:
-    asyncio.run(filled(address, name, 50))
-    seen: list[tuple[int, int]] = []
-    with (
-        closing(librdkafka(address, name)) as one,
-        closing(librdkafka(address, name)) as other,
-        deadline("two share consumers of librdkafka", DEADLINE_SECONDS),
-    ):
-        while len(seen) < 50:
-            for consumer in (one, other):
-                messages = list(consumer.poll(0.2))
-                for message in messages:
-                    seen.append((message.partition(), message.offset()))
-                    consumer.acknowledge(message)
-                if messages:
-                    assert set(consumer.commit_sync().values()) == {None}
-    assert len(set(seen)) == len(seen)

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import pytest
 import uvloop
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as PurePartition
 
@@ -205,49 +205,3 @@ def test_librdkafka_shares_and_commits(running: RunningBrokers) -> None:
                 consumer.commit(asynchronous=False)
         assert sorted(found) == list(range(60))
         consumer.close()
-
-
-def test_kafka_python_reads_all_partitions_in_a_group(running: RunningBrokers) -> None:
-    topic = "kafka-python-group"
-    running.make_topic(topic)
-    producer: Any = KafkaProducer(bootstrap_servers=running.address.split(","), enable_idempotence=True)
-    for number in range(60):
-        producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
-    producer.flush(SECONDS)
-    producer.close()
-    group = coordinated_by(running.cluster, 3)
-    consumer: Any = KafkaConsumer(
-        topic,
-        bootstrap_servers=running.address.split(","),
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-    )
-    found = [int(next(consumer).value) for _ in range(60)]
-    consumer.commit()
-    consumer.close()
-    assert sorted(found) == list(range(60))
-
-
-def test_aiokafka_reads_all_partitions_in_a_group(running: RunningBrokers) -> None:
-    topic = "aiokafka-group"
-    running.make_topic(topic)
-    group = coordinated_by(running.cluster, 1)
-
-    async def copy() -> list[int]:
-        async with AIOKafkaProducer(bootstrap_servers=running.address, enable_idempotence=True) as producer:
-            for number in range(60):
-                await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
-            await producer.flush()
-        async with AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=running.address,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-        ) as consumer:
-            found = [int((await consumer.getone()).value or b"") for _ in range(60)]
-            await consumer.commit()
-            return found
-
-    assert sorted(asyncio.run(asyncio.wait_for(copy(), SECONDS))) == list(range(60))
