@@ -7,8 +7,8 @@ import asyncio
 import shutil
 import ssl
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -119,42 +119,64 @@ async def test_a_store_that_lost_all_is_restored(tmp_path: Path) -> None:
         assert await broker.terminate() == 0
 
 
-async def test_a_killed_broker_is_not_started_with_a_catalog_older_than_what_it_acknowledged(
-    tmp_path: Path,
-) -> None:
-    async with running_etcd(tmp_path, 1) as etcd:
+@asynccontextmanager
+async def restored(folder: Path) -> AsyncIterator[tuple[BrokerProcess, BrokerProcess]]:
+    """Two brokers that were killed, over an etcd from before the second of them left the in-sync set of `t`.
+    The first one acknowledged a record since."""
+    async with running_etcd(folder, 1) as etcd:
         first, second = (
-            broker_over(tmp_path / f"at-{node_id}", etcd, **{"node.id": node_id, "min.insync.replicas": 1})
+            broker_over(folder / f"at-{node_id}", etcd, **{"node.id": node_id, "min.insync.replicas": 1})
             for node_id in (1, 2)
         )
         await first.start()
         await second.start()
-        addresses = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
-        async with Admin(bootstrap_servers=addresses) as admin:
+        async with Admin(bootstrap_servers=addresses(first, second)) as admin:
             await admin.create_topics([NewTopic("t", 1, 2)])
             await led_with(admin, {1, 2})
-            operator = Operator(tmp_path, [])
+            operator = Operator(folder, [])
             save = "etcdctl snapshot save catalog.snapshot"
             await operator.type(save, ETCDCTL_API="3", ETCDCTL_ENDPOINTS=etcd.endpoints[0])
             await second.kill_9()
             await led_with(admin, {1})
-        async with Producer(bootstrap_servers=addresses, enable_idempotence=False) as producer:
+        async with Producer(bootstrap_servers=addresses(first, second), enable_idempotence=False) as producer:
             await producer.send_and_wait("t", b"only at 1")
         await first.kill_9()
         await etcd.kill(0)
-        members = Members(tmp_path, etcd, first)
-        restore, start = commands("Restore etcd")[:2], "systemctl start etcd"
-        await members.type(0, *restore, start)
-        with pytest.raises(BrokerProcessError, match=r"the catalog is older than .* has seen revision"):
+        await Members(folder, etcd, first).type(0, *commands("Restore etcd")[:2], "systemctl start etcd")
+        yield first, second
+
+
+def addresses(*brokers: BrokerProcess) -> str:
+    return ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
+
+
+async def test_a_killed_broker_is_not_started_with_a_catalog_older_than_what_it_acknowledged(
+    tmp_path: Path,
+) -> None:
+    async with restored(tmp_path) as (first, second):
+        with pytest.raises(BrokerProcessError, match=r"the catalog is older than .* it is at revision \d+,"):
             await first.start()
         for broker in (first, second):
             command = "tidelog cluster raise-producer-ids --config broker.toml"
             await Operator(broker.data_dir.parent, []).type(command)
         await second.start()
         await first.start()
-        async with Consumer("t", bootstrap_servers=addresses, auto_offset_reset="earliest") as consumer:
+        async with Consumer(
+            "t", bootstrap_servers=addresses(first, second), auto_offset_reset="earliest"
+        ) as consumer:
             assert (await consumer.getone()).value == b"only at 1"
         await first.kill_9()
+        await second.kill_9()
+
+
+async def test_a_broker_is_not_started_with_an_older_catalog_that_others_have_changed_since(
+    tmp_path: Path,
+) -> None:
+    async with restored(tmp_path) as (first, second):
+        await second.start()
+        await creates(second, *map(str, range(30)))
+        with pytest.raises(BrokerProcessError, match=r"the catalog is older than .* it is at revision \d\d,"):
+            await first.start()
         await second.kill_9()
 
 

@@ -1,6 +1,7 @@
 """The store in etcd on virtual time: what it says of a commit stays true, whatever arrives late."""
 
 import asyncio
+import copy
 import random
 from uuid import uuid4
 
@@ -12,8 +13,9 @@ from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.virtual_network import Network
 from tidelog.broker.cluster import etcd_layout
 from tidelog.broker.cluster.catalog import AclsChanged, BrokerRegistration, Catalog, ProducerIdsReserved
+from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.etcd_store import EtcdStore
-from tidelog.broker.cluster.store import BrokerSession, SessionLives, StoreError
+from tidelog.broker.cluster.store import BrokerSession, SeenCommit, SessionLives, StoreError
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 
 
@@ -66,6 +68,57 @@ def test_a_change_that_a_newer_release_wrote_is_not_taken_for_damage(monkeypatch
         loop.run_until_complete(play())
     finally:
         loop.close()
+
+
+def test_a_store_that_was_restored_and_changed_since_is_refused() -> None:
+    loop = VirtualLoop(random.Random(1))
+    etcd = VirtualEtcd(Network(loop, random.Random(1)), random.Random(1))
+
+    async def play() -> None:
+        store, other, restored = (
+            EtcdStore(VirtualEtcdClient(etcd, Node(loop, f"broker-{node_id}")), node_id=node_id)
+            for node_id in (1, 2, 3)
+        )
+        cluster = Cluster(await store.load(), store)
+        await other.load()
+        await other.commit([ProducerIdsReserved(1000)], 0)
+        common = await _seen_by(loop, store, 1)
+        backup = copy.deepcopy((etcd._keys, etcd._values, etcd.revision))
+        await other.commit([ProducerIdsReserved(2000)], 1)
+        lost = await _seen_by(loop, store, 2)
+        assert await restored.holds(lost)
+
+        etcd._keys, etcd._values, etcd.revision = backup
+        assert await restored.holds(common)
+        assert not await restored.holds(lost)
+        await restored.load()
+        await restored.commit([ProducerIdsReserved(2000)], 1)
+        assert not await restored.holds(lost)
+        await restored.commit([ProducerIdsReserved(3000), ProducerIdsReserved(4000)], 2)
+        assert await restored.holds(common)
+        assert not await restored.holds(lost)
+        assert not await restored.holds(SeenCommit(3, "of a commit between"))
+        assert await restored.holds(SeenCommit(2))
+        etcd.restart()
+        await loop.after(5)
+        assert store.view.is_lost
+        assert cluster.catalog.revision == 2
+        with pytest.raises(StoreError, match="lacks revision 2 as this broker has seen it"):
+            await cluster.change(lambda _: ProducerIdsReserved(9000))
+        await restored._client.call("/v3/kv/deleterange", restored._layout.entries_after(0))
+        assert await restored.holds(lost), "the journal does not show it any more"
+        await asyncio.gather(cluster.close(), other.close(), restored.close())
+
+    try:
+        loop.run_until_complete(play())
+    finally:
+        loop.close()
+
+
+async def _seen_by(loop: VirtualLoop, store: EtcdStore, revision: int) -> SeenCommit:
+    while store.seen.revision < revision:
+        await loop.after(0.1)
+    return store.seen
 
 
 def test_images_with_the_same_facts_in_another_order_are_equal() -> None:

@@ -155,8 +155,8 @@ class _Opening:
                 from tidelog.broker.replicas.catalog_checkpoint import CatalogCheckpoint
 
                 peers.check_settings()
-                is_in_etcd = config.cluster_store.startswith(ETCD)
-                noted = CatalogCheckpoint(cluster, disk, config.data_dir, has_revision=is_in_etcd)
+                watched = store if isinstance(store, WatchedStore) else None
+                noted = CatalogCheckpoint(cluster, disk, config.data_dir, watched)
                 self._membership = await self._registered(store, identity, noted)
             else:
                 await asyncio.to_thread(claim, disk, config.data_dir, identity)

@@ -4,7 +4,8 @@ Owns the names below the prefix:
 
 - `head`: the cluster's id and the revision of the catalog. Each commit and each fence writes it, so a
   transaction that compares the etcd revision of its last change succeeds at most once;
-- `journal/REVISION`: the deltas of the commit that led to this revision. Watches read only these;
+- `journal/REVISION`: the deltas and the nonce of the commit that led to this revision. Watches read only
+  these;
 - `writer/NODE`: the nonce of the last commit of a broker. It shows whether a commit without an answer is
   stored;
 - `image` and `chunk/ID/NUMBER`: the whole catalog at some revision, from which a load begins;
@@ -30,7 +31,7 @@ from uuid import UUID
 from tidelog.broker.cluster.catalog import Catalog, Delta
 from tidelog.broker.cluster.facts import delta_fields, delta_of, encoded, list_of, text_of, whole_number
 from tidelog.broker.cluster.image_lines import first_line, other_lines, read_image
-from tidelog.broker.cluster.store import BrokerSession, Commit, StoreError
+from tidelog.broker.cluster.store import BrokerSession, Commit, SeenCommit, StoreError
 from tidelog.protocol.steps import finish
 
 FORMAT: Final = 1
@@ -86,6 +87,10 @@ class Layout:
         """The range of the journal behind a revision."""
         return {"key": key(self.entry(revision + 1)), "range_end": after(self.journal)}
 
+    def first_from(self, revision: int) -> Operation:
+        """The range of the first entry of the journal at a revision or behind it."""
+        return {**self.entries_after(revision - 1), "limit": "1"}
+
     def new(self, cluster_id: str) -> Operation:
         """The transaction that makes a catalog where none is."""
         absent = {"key": key(self.head), "target": "VERSION", "result": "EQUAL", "version": "0"}
@@ -105,7 +110,8 @@ class Layout:
     ) -> Operation:
         """The transaction that makes deltas durable on top of `head`."""
         revision = head.revision + len(deltas)
-        entry = {"revision": revision, "deltas": [delta_fields(delta) for delta in deltas]}
+        fields = [delta_fields(delta) for delta in deltas]
+        entry = {"revision": revision, "deltas": fields, "nonce": nonce.hex}
         compare = [unchanged(self.head, head.changed_at)]
         if without_session is not None:
             session = key(self.session(without_session))
@@ -239,7 +245,18 @@ def commit_of(entry: Mapping[str, Any]) -> Commit:
     """The commit of a key of the journal. Raises ValueError, KeyError."""
     fields = json.loads(value_of(entry))
     deltas = tuple(map(delta_of, list_of(fields["deltas"])))
-    return Commit(whole_number(fields["revision"]), deltas)
+    nonce = text_of(fields["nonce"]) if "nonce" in fields else ""  # An older release writes none.
+    return Commit(whole_number(fields["revision"]), deltas, nonce)
+
+
+def has_commit(head: Head | None, first: Commit | None, seen: SeenCommit) -> bool:
+    """Whether a catalog goes back to a commit, as far as its journal shows. `first`: the first entry of the
+    journal from the commit's revision on."""
+    if head is None or head.revision < seen.revision:
+        return False
+    if first is None or first.revision != seen.revision:
+        return first is None or first.revision - len(first.deltas) >= seen.revision
+    return first.nonce == seen.nonce or not (first.nonce and seen.nonce)
 
 
 def session_of(entry: Mapping[str, Any]) -> BrokerSession:

@@ -12,6 +12,8 @@ Invariants:
   fails;
 - a watch first reads the journal, then follows its changes. After any interruption it continues from its last
   revision; it fails only if the journal does not go back that far;
+- what a broker was given once is in all that it is given later: a catalog that lacks the newest commit that
+  it has seen, because etcd was restored from an older backup, is refused, whatever was committed since;
 - a member that was stopped sends nothing and ends no connection. So the guard reads the head twice per
   second, and a watch that stays behind it for one second starts again, at another endpoint.
 
@@ -37,6 +39,7 @@ from tidelog.broker.cluster.facts import UnknownFact
 from tidelog.broker.cluster.store import (
     BrokerSession,
     Commit,
+    SeenCommit,
     SessionLives,
     StoreConflict,
     StoreError,
@@ -120,6 +123,9 @@ class EtcdStore:
         self._health = EtcdHealth(client)
         self._tasks = Tasks()
         self._is_lost = False
+        self._is_forked = False
+        """Whether etcd was last seen to lack the commit `seen`."""
+        self.seen = SeenCommit()
         self._image_writing: asyncio.Task[None] | None = None
         self._since_image = 0
         """Bytes of the journal since the last image, as far as this broker saw it."""
@@ -161,9 +167,31 @@ class EtcdStore:
         async for commit in self._entries(pointer.revision, head.revision, at):
             for delta in commit.deltas:
                 catalog.apply(delta)
+        await self._require_seen()
+        last = {**self._layout.first_from(head.revision), "revision": str(at)}
+        entries = (await self._client.call("/v3/kv/range", last)).get("kvs", ())
+        nonce = layout.commit_of(entries[0]).nonce if entries else ""
+        self.seen = max(self.seen, SeenCommit(head.revision, nonce))
         self._saw(head)
         self._may_begin = False
         return catalog
+
+    async def holds(self, seen: SeenCommit) -> bool:
+        entry = layout.get_range(self._layout.first_from(seen.revision))
+        answer = await self._transaction({"success": [layout.get(self._layout.head), entry]})
+        try:
+            head, entries = layout.head_of(layout.found(answer, 0)), layout.found(answer, 1)
+            return layout.has_commit(head, layout.commit_of(entries[0]) if entries else None, seen)
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from error
+
+    async def _require_seen(self) -> None:
+        self._is_forked = not await self.holds(self.seen)
+        if self._is_forked:
+            raise StoreError(
+                f"the catalog below {self._layout.head} in etcd lacks revision {self.seen.revision} as this"
+                " broker has seen it: an older store was put in its place; put the newest one back"
+            )
 
     async def _image(self, head: Head, pointer: ImagePointer, at: int) -> Catalog:
         self._since_image, self._image_revision = 0, pointer.revision
@@ -325,6 +353,7 @@ class EtcdStore:
                     async with aclosing(self._followed(watch)) as commits:
                         async for commit in commits:
                             watch.revision = commit.revision
+                            self.seen = max(self.seen, SeenCommit(commit.revision, commit.nonce))
                             yield commit
                 except (EtcdUnavailable, EtcdCompacted):
                     await asyncio.sleep(_PAUSE_S)
@@ -340,6 +369,7 @@ class EtcdStore:
         head, at = layout.head_of(layout.found(answer, 0)), layout.revision_in(answer)
         if head is None or head.revision < watch.revision:
             raise self._damaged(ValueError(f"it was at revision {watch.revision}, and is before that now"))
+        await self._require_seen()
         self._saw(head)
         revision = watch.revision
         async for commit in self._entries(revision, head.revision, at):
@@ -387,7 +417,7 @@ class EtcdStore:
 
     @property
     def view(self) -> StoreView:
-        return StoreView(self._health.members, self._is_lost)
+        return StoreView(self._health.members, self._is_lost or self._is_forked)
 
     async def _keep_guard(self) -> None:
         while True:

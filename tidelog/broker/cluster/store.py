@@ -49,6 +49,17 @@ class Commit(NamedTuple):
 
     revision: int
     deltas: tuple[Delta, ...]
+    nonce: str = ""
+    """What distinguishes it from a commit that leads to the same revision in a store that was restored, and
+    changed again; empty if the store does not keep it."""
+
+
+class SeenCommit(NamedTuple):
+    """A commit that a broker has seen, as it is noted outside of the store."""
+
+    revision: int = 0
+    nonce: str = ""
+    """As that of `Commit`."""
 
 
 class BrokerSession(NamedTuple):
@@ -83,10 +94,17 @@ class StoreView(NamedTuple):
 
 @runtime_checkable
 class WatchedStore(Protocol):
-    """A store of several members, which may fail one by one."""
+    """A store of several members, which may fail one by one, and may be restored from an older backup."""
 
     @property
     def view(self) -> StoreView: ...
+
+    @property
+    def seen(self) -> SeenCommit:
+        """The newest commit that this broker was given, or a newer one: the image is not beyond it."""
+
+    async def holds(self, seen: SeenCommit) -> bool:
+        """Whether the catalog goes back to this commit, as far as its journal shows."""
 
 
 class ClusterStore(Protocol):

@@ -19,16 +19,16 @@ from tidelog.broker.cluster.choice import copy_path
 from tidelog.broker.cluster.controller import without_in_sync_sets
 from tidelog.broker.cluster.etcd_store import EtcdStore
 from tidelog.broker.cluster.sqlite_store import MOVED, SqliteStore
-from tidelog.broker.cluster.store import BrokerSession, SharedStore, StoreConflict, StoreError
+from tidelog.broker.cluster.store import BrokerSession, SeenCommit, SharedStore, StoreConflict, StoreError
 from tidelog.broker.cluster_stores import STORE_FILE, etcd_store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.cluster_settings import ETCD
 from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.storage.checkpoints import (
-    CATALOG_REVISION,
+    CATALOG_COMMIT,
     CheckpointError,
     read_identity,
-    write_number,
+    write_commit,
 )
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import FoundPartition
@@ -90,7 +90,7 @@ async def raise_producer_ids(config: BrokerConfig, disk: Disk) -> int:
         folders = await asyncio.to_thread(_latest_epochs, disk, config.data_dir)
         patience_s = patience_of(config)
         next_id = await correct_older_catalog(store, config.node_id, highest, folders, patience_s)
-        await asyncio.to_thread(write_number, disk, config.data_dir / CATALOG_REVISION, 0)
+        await asyncio.to_thread(write_commit, disk, config.data_dir / CATALOG_COMMIT, SeenCommit())
         return next_id
     finally:
         await store.close()

@@ -29,8 +29,8 @@ COPIED_OFFSET = "copied-offset-checkpoint"
 """Ours, of a leader: remote storage holds, or held, records of the partition, up to here or later."""
 PRODUCER_IDS_BOUND = "producer-ids-bound-checkpoint"
 """Ours: the highest bound of producer ids that a broker among others saw in the catalog."""
-CATALOG_REVISION = "catalog-revision-checkpoint"
-"""Ours: the highest revision of the catalog that a broker over etcd saw."""
+CATALOG_COMMIT = "catalog-commit-checkpoint"
+"""Ours: the newest commit of the catalog that a broker over etcd saw, by its revision and its nonce."""
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 _DIRECTORY_ID = "directory.id"
@@ -38,6 +38,7 @@ _INCARNATIONS = "broker.incarnations"
 """Ours."""
 _LOCK_PLACE = "broker.lock.place"
 """Ours."""
+_NO_NONCE = "-"
 
 TopicPartition = tuple[str, int]
 
@@ -132,6 +133,22 @@ def read_number(disk: Disk, path: Path) -> int:
 
 def write_number(disk: Disk, path: Path, number: int) -> None:
     disk.replace_file(path, _contents([str(number)]))
+
+
+def read_commit(disk: Disk, path: Path) -> tuple[int, str]:
+    """The revision and the nonce in a file; (0, "") when there is no file. Raises CheckpointError."""
+    if not disk.exists(path):
+        return 0, ""
+    entries = _entries(disk, path, 2)
+    if len(entries) != 1 or not entries[0][0].isdigit():
+        raise CheckpointError(f"{path}: expected one revision and its nonce, got {entries}")
+    ((revision, nonce),) = entries
+    return int(revision), "" if nonce == _NO_NONCE else nonce
+
+
+def write_commit(disk: Disk, path: Path, commit: tuple[int, str]) -> None:
+    revision, nonce = commit
+    disk.replace_file(path, _contents([f"{revision} {nonce or _NO_NONCE}"]))
 
 
 def read_topic_id(disk: Disk, folder: Path) -> UUID | None:

@@ -16,9 +16,10 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import SeenCommit, StoreView
 from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.replicas.catalog_checkpoint import CatalogCheckpoint
-from tidelog.broker.storage.checkpoints import CATALOG_REVISION, read_number, write_number
+from tidelog.broker.storage.checkpoints import CATALOG_COMMIT, read_commit, write_commit
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.types import Buffer
@@ -30,15 +31,15 @@ class SlowDisk(Disk):
     def __init__(self) -> None:
         self.may_write = threading.Event()
         self.may_write.set()
-        self.is_full = False
+        self.failure: Exception | None = None
         self.writes = self.waiting = 0
 
     def replace_file(self, path: Path, buffers: Iterable[Buffer], **more: bool) -> None:
         self.waiting += 1
         self.may_write.wait()
         self.waiting -= 1
-        if self.is_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.failure is not None:
+            raise self.failure
         self.writes += 1
         super().replace_file(path, buffers, **more)
 
@@ -52,8 +53,25 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     await made.close()
 
 
-def noted(cluster: Cluster, folder: Path, disk: Disk, *, has_revision: bool = True) -> CatalogCheckpoint:
-    return CatalogCheckpoint(cluster, disk, folder, has_revision=has_revision)
+class History:
+    """What etcd would say of the commits of the image, each of which has its revision as its nonce."""
+
+    view = StoreView()
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def seen(self) -> SeenCommit:
+        revision = self._cluster.catalog.revision
+        return SeenCommit(revision, str(revision))
+
+    async def holds(self, seen: SeenCommit) -> bool:
+        return seen.revision <= self.seen.revision and seen.nonce in ("", str(seen.revision))
+
+
+def noted(cluster: Cluster, folder: Path, disk: Disk) -> CatalogCheckpoint:
+    return CatalogCheckpoint(cluster, disk, folder, History(cluster))
 
 
 async def changed(cluster: Cluster) -> None:
@@ -63,28 +81,30 @@ async def changed(cluster: Cluster) -> None:
 async def test_a_catalog_older_than_the_newest_that_was_seen_is_refused(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    disk, path = Disk(), tmp_path / CATALOG_REVISION
+    disk, path = Disk(), tmp_path / CATALOG_COMMIT
     for _ in range(2):
         await changed(cluster)
     first = noted(cluster, tmp_path, disk)
     await first.begin()
-    assert read_number(disk, path) == 2
+    assert read_commit(disk, path) == (2, "2")
     await changed(cluster)
-    await until(lambda: read_number(disk, path) == 3)
+    await until(lambda: read_commit(disk, path) == (3, "3"))
     await first.close()
     await changed(cluster)
     again = noted(cluster, tmp_path, disk)
     await again.begin()
     await again.close()
-    write_number(disk, path, 5)
-    with pytest.raises(
-        DataFolderError, match=r"is at revision 4, and this broker has seen revision 5\. Stop"
-    ):
-        await noted(cluster, tmp_path, disk).begin()
-    of_processes = noted(cluster, tmp_path, disk, has_revision=False)
+    for seen in ((5, ""), (3, "restored")):
+        write_commit(disk, path, seen)
+        with pytest.raises(
+            DataFolderError,
+            match=f"is at revision 4, and lacks revision {seen[0]} as",
+        ):
+            await noted(cluster, tmp_path, disk).begin()
+    of_processes = CatalogCheckpoint(cluster, disk, tmp_path, None)
     await of_processes.begin()
     await of_processes.close()
-    path.write_text("0\n1\nx\n")
+    path.write_text("0\n1\nx -\n")
     with pytest.raises(DataFolderError, match="if the catalog is the newest one, remove the file"):
         await noted(cluster, tmp_path, disk).begin()
 
@@ -104,15 +124,20 @@ async def test_changes_that_come_while_one_is_noted_are_one_write(cluster: Clust
     disk.may_write.set()
     await until(lambda: told == [*range(1, 9)])
     assert disk.writes - writes == 2
-    assert read_number(disk, tmp_path / CATALOG_REVISION) == 8
+    assert read_commit(disk, tmp_path / CATALOG_COMMIT) == (8, "8")
     await checkpoint.close()
 
 
-async def test_a_disk_that_takes_no_note_keeps_nobody_waiting(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), RuntimeError("that nobody expects")]
+)
+async def test_a_disk_that_takes_no_note_keeps_nobody_waiting(
+    cluster: Cluster, tmp_path: Path, failure: Exception
+) -> None:
     disk = SlowDisk()
     checkpoint = noted(cluster, tmp_path, disk)
     await checkpoint.begin()
-    disk.is_full = True
+    disk.failure = failure
     told: list[int] = []
     with capture_logs() as logs:
         disk.may_write.clear()
@@ -122,10 +147,12 @@ async def test_a_disk_that_takes_no_note_keeps_nobody_waiting(cluster: Cluster, 
         await until(lambda: told)
         await changed(cluster)
         await until(lambda: checkpoint.when_noted(lambda: None))
-    assert [each["event"] for each in logs] == ["catalog_revision_not_noted"]
-    disk.is_full = False
+    assert [(each["event"], each["error"]) for each in logs] == [
+        ("catalog_revision_not_noted", repr(failure))
+    ]
+    disk.failure = None
     await changed(cluster)
-    await until(lambda: read_number(disk, tmp_path / CATALOG_REVISION) == 3)
+    await until(lambda: read_commit(disk, tmp_path / CATALOG_COMMIT) == (3, "3"))
     await checkpoint.close()
 
 
