@@ -252,7 +252,7 @@ class SharePartition:
 
     def _take(self, first: int, end: int, run: _Run) -> None:
         """Give what is available of [first, end) this state."""
-        for found_first, found_end, _ in self._available(first, end) if first < end else ():
+        for found_first, found_end, _ in self._available(first, end):
             self._give(found_first, found_end, run)
 
     def _give(self, first: int, end: int, run: _Run) -> None:
@@ -444,34 +444,25 @@ class SharePartition:
         self.end_offset = end
 
     def _set(self, first: int, end: int, run: _Run) -> None:
-        """Give [first, end) this state. It is within the start and the end."""
+        """Give [first, end), which lies within one run, this state."""
         low = bisect_right(self._firsts, first) - 1
-        high = low
-        firsts, runs = [], []
-        if self._firsts[low] < first:
-            firsts.append(self._firsts[low])
-            runs.append(self._runs[low])
+        high = low + 1
+        old, old_first, old_end = self._runs[low], self._firsts[low], self._end_of(low)
+        if old == run:
+            return
+        self._count(old, first - end)
+        self._count(run, end - first)
+        parts = [(first, run)]
+        if old_first < first:
+            parts.insert(0, (old_first, old))
         elif low and self._runs[low - 1] == run:
             low -= 1
-            firsts.append(self._firsts[low])
-            runs.append(run)
-        if not runs or runs[-1] != run:
-            firsts.append(first)
-            runs.append(run)
-        while True:
-            run_first, run_end = self._firsts[high], self._end_of(high)
-            self._count(self._runs[high], max(run_first, first) - min(run_end, end))
-            if run_end >= end:
-                break
+            parts = [(self._firsts[low], run)]
+        if end < old_end:
+            parts.append((end, old))
+        elif high < len(self._runs) and self._runs[high] == run:
             high += 1
-        if run_end > end and self._runs[high] != run:
-            firsts.append(end)
-            runs.append(self._runs[high])
-        elif run_end == end and high + 1 < len(self._runs) and self._runs[high + 1] == run:
-            high += 1
-        self._firsts[low : high + 1] = firsts
-        self._runs[low : high + 1] = runs
-        self._count(run, end - first)
+        self._firsts[low:high], self._runs[low:high] = [list(each) for each in zip(*parts, strict=True)]
 
     def _drop_before(self, offset: int) -> None:
         kept = 0
