@@ -143,7 +143,11 @@ async def restored(folder: Path) -> AsyncIterator[tuple[BrokerProcess, BrokerPro
         await first.kill_9()
         await etcd.kill(0)
         await Members(folder, etcd, first).type(0, *commands("Restore etcd")[:2], "systemctl start etcd")
-        yield first, second
+        try:
+            yield first, second
+        finally:
+            await first.kill_9()
+            await second.kill_9()
 
 
 def addresses(*brokers: BrokerProcess) -> str:
@@ -165,8 +169,6 @@ async def test_a_killed_broker_is_not_started_with_a_catalog_older_than_what_it_
             "t", bootstrap_servers=addresses(first, second), auto_offset_reset="earliest"
         ) as consumer:
             assert (await consumer.getone()).value == b"only at 1"
-        await first.kill_9()
-        await second.kill_9()
 
 
 async def test_a_broker_is_not_started_with_an_older_catalog_that_others_have_changed_since(
@@ -177,7 +179,6 @@ async def test_a_broker_is_not_started_with_an_older_catalog_that_others_have_ch
         await creates(second, *map(str, range(30)))
         with pytest.raises(BrokerProcessError, match=r"the catalog is older than .* it is at revision \d\d,"):
             await first.start()
-        await second.kill_9()
 
 
 async def led_with(admin: Admin, in_sync: set[int]) -> None:

@@ -212,7 +212,7 @@ class Fetcher:
     async def _apply(self, response: FetchResponse) -> None:
         written: list[Replica] = []
         unyielded = 0
-        for key, result in list(self._fetching.answered(response)):
+        for key, result in self._fetching.answered(response):
             replica = self._replicas.get(key)
             if replica is None:
                 continue

@@ -328,7 +328,7 @@ class Leader(ReplicaLog):
             self.fail(broken)
             return
         self._note_visible(high_watermark)
-        progress.answer()
+        self._answer()
         self._tell_watchers()
 
     def check_follower(self, broker_id: int) -> None:

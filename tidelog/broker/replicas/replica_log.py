@@ -93,7 +93,16 @@ async def all_flushed(replicas: Iterable[ReplicaLog]) -> None:
 
 def _tell_failed(waiters: Iterable[Waiting], code: ErrorCode) -> None:
     for _, waiter, slot in waiters:
-        waiter.partition_failed(slot, code)
+        try:
+            waiter.partition_failed(slot, code)
+        except Exception as error:
+            _not_told(error)
+
+
+def _not_told(error: Exception) -> None:
+    """One of those who wait has failed: the others have to be told all the same."""
+    advice = "report this; its client may have to send the request again"
+    logger.error("waiting_request_failed", error=repr(error), advice=advice, exc_info=error)
 
 
 class ReplicaLog:
@@ -252,7 +261,7 @@ class ReplicaLog:
         appended_bytes = self.log.appended_bytes
         try:
             work = self.log.begin_flush()
-        except InvariantError as error:
+        except Exception as error:
             self.fail(error)
             return None
         if work is not None:
@@ -284,7 +293,7 @@ class ReplicaLog:
             log.finish_flush(work)  # type: ignore[arg-type]
             progress.flushed_to(log.flushed_end_offset)
             progress.check(log.start_offset)
-        except InvariantError as broken:
+        except Exception as broken:
             self.fail(broken)
             return
         if self.leadership is not None:
@@ -325,9 +334,17 @@ class ReplicaLog:
         """For GroupCommit: answer those whose marks have moved."""
         if self._has_moved:
             self._has_moved = False
-            self.progress.answer()
+            self._answer()
             if self._watchers:
                 self._tell_watchers()
+
+    def _answer(self) -> None:
+        while True:
+            try:
+                self.progress.answer()
+                return
+            except Exception as error:  # It waits no longer.
+                _not_told(error)
 
     def fail(self: Self, error: BaseException) -> None:
         """Take the partition offline: its state in memory can no longer be trusted."""
@@ -381,12 +398,17 @@ class ReplicaLog:
         self._append_watchers.pop(watcher, None)
 
     def _tell_append_watchers(self: Self) -> None:
-        for watcher in list(self._append_watchers):
-            watcher.replica_changed(self)
+        self._tell_all(self._append_watchers)
 
     def _tell_watchers(self: Self) -> None:
-        for watcher in list(self._watchers or ()):
-            watcher.replica_changed(self)
+        self._tell_all(self._watchers)
+
+    def _tell_all(self: Self, watchers: Iterable[Watcher[Self]]) -> None:
+        for watcher in list(watchers):
+            try:
+                watcher.replica_changed(self)
+            except Exception as error:
+                _not_told(error)
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
         """Raise ApiError when the client knows another leader epoch than this replica (KIP-320)."""

@@ -1,10 +1,13 @@
-"""The fetcher of one leader: when it gives up a request that waits, as another partition is wanted."""
+"""The fetcher of one leader: when it gives up a request that waits, as another partition is wanted; which
+answers it writes."""
 
 import asyncio
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+from tests.unit.broker.conftest import OpenServices
+from tests.unit.broker.replicas.test_replica import NOW_MS, batch
 from tests.waiting import until
 from tidelog.broker.replicas.fetcher import (
     INTERRUPT_SECONDS,
@@ -13,7 +16,8 @@ from tidelog.broker.replicas.fetcher import (
 )
 from tidelog.broker.replicas.fetching import Fetching, FetchLimits
 from tidelog.broker.replicas.replication_quota import ReplicationQuota
-from tidelog.protocol.hot import FetchRequest, FetchResponse
+from tidelog.broker.replicas.topics import NewTopic
+from tidelog.protocol.hot import FetchPartitionResult, FetchRequest, FetchResponse
 
 LIMITS = FetchLimits(max_wait_ms=500, min_bytes=1, max_bytes=1000, longest_delay_ms=100)
 TOPIC_ID = uuid4()
@@ -60,4 +64,51 @@ async def test_requests_that_wait_are_given_up_the_less_often_the_more_partition
         assert count > 101 or fetcher._interruption.when() <= clock() + wait_s
         await until(lambda: len(asked) == count - 99)  # noqa: B023
         assert len(asked[-1].topics[0][1]) == count
+    await fetcher.close()
+
+
+async def test_what_was_asked_for_before_another_epoch_began_is_not_written(open_here: OpenServices) -> None:
+    services = await open_here()
+    await services.topics.create("t", NewTopic(2))
+    first, second = (services.replicas["t", index] for index in range(2))
+    asked: list[FetchRequest] = []
+    is_due = asyncio.Event()
+
+    async def fetch(_: int, request: FetchRequest) -> FetchResponse:
+        asked.append(request)
+        if len(asked) > 1:
+            is_due.set()
+            await asyncio.Event().wait()
+        answers = [(0, batch(bytes(1 << 20))), (1, batch(b"of the first epoch"))]
+        results = [FetchPartitionResult(index, 0, 0, 0, 0, records=records) for index, records in answers]
+        return FetchResponse(0, 0, 1, [(first.topic_id, results)])
+
+    def begin_epoch() -> None:
+        fetcher.remove(second)
+        second.follow(2, 2)
+        fetcher.add(second)
+
+    def now_ms() -> int:
+        """While the first partition is written: then other work has its turn."""
+        asyncio.get_running_loop().call_soon(begin_epoch)
+        return NOW_MS
+
+    nothing: Any = None
+    fetcher = Fetcher(
+        2,
+        Fetching(1, 7, LIMITS),
+        fetch,
+        nothing,
+        now_ms,
+        nothing,
+        ReplicationQuota(1, lambda: 0.0),
+        lambda _: True,
+        partition_max_bytes=1 << 21,
+        longest_backoff_ms=100,
+    )
+    for each in (first, second):
+        each.follow(1, 2)
+        fetcher.add(each)
+    await is_due.wait()
+    assert (first.log.end_offset, second.log.end_offset) == (1, 0)
     await fetcher.close()

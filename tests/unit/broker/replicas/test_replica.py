@@ -284,3 +284,64 @@ async def test_a_damaged_checkpoint_of_gaps_on_a_full_disk_takes_no_partition_of
     services = await test_services.opened(tmp_path)
     assert services.replicas["t", 0].high_watermark == 3
     await services.close()
+
+
+class Broken:
+    """Fails whatever it is told."""
+
+    def partition_committed(self, slot: int) -> None:
+        raise RuntimeError("it fails")
+
+    def partition_failed(self, slot: int, code: ErrorCode) -> None:
+        raise RuntimeError("it fails")
+
+    def replica_changed(self, replica: Replica) -> None:
+        raise RuntimeError("it fails")
+
+
+async def test_one_that_fails_when_it_is_told_keeps_no_other_waiting(open_here: OpenServices) -> None:
+    services = await open_here()
+    await services.topics.create("t", NewTopic(2))
+    replicas = [services.replicas["t", index] for index in range(2)]
+    told = [Told(), Told()]
+
+    def wait(replica: Replica, told: Told, slot: int) -> None:
+        written = replica.append_as_leader(batch(b"v"), NOW_MS)
+        for waiter in (Broken(), told):
+            replica.when(replica.progress.committed, written, waiter, slot)
+
+    for replica, each in zip(replicas, told, strict=True):
+        wait(replica, each, 7)
+        for watcher in (Broken(), each):
+            replica.watch(watcher)
+    with capture_logs() as logs:
+        await asyncio.gather(*(replica.committed(1) for replica in replicas))
+        assert [each.events for each in told] == [[7, ("changed", 1, None)]] * 2
+        wait(replicas[0], told[0], 8)
+        replicas[0].stop(ErrorCode.KAFKA_STORAGE_ERROR)
+        await until(lambda: (8, ErrorCode.KAFKA_STORAGE_ERROR) in told[0].events)
+    assert {each["event"] for each in logs} == {"waiting_request_failed"}
+
+
+@pytest.mark.parametrize("step", ["begin_flush", "finish_flush"])
+async def test_a_flush_with_an_error_that_nobody_expects_keeps_no_other_log_waiting(
+    open_here: OpenServices, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("it fails")
+
+    services = await open_here()
+    await services.topics.create("t", NewTopic(2))
+    bad, good = (services.replicas["t", index] for index in range(2))
+    monkeypatch.setattr(bad.log, step, fail)
+    for replica in (bad, good):
+        replica.append_as_leader(batch(b"v"), NOW_MS)
+    lost, kept = bad.committed(1), good.committed(1)
+    with capture_logs() as logs:
+        await kept
+        with pytest.raises(ApiError) as caught:
+            await lost
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [(each["event"], each["error"]) for each in logs] == [
+        ("partition_offline", "RuntimeError('it fails')")
+    ]
