@@ -142,14 +142,11 @@ class SharePartition:
         self._done_count = 0
         self._last_update = 0
         for batch in sorted(batches):
-            first, end = max(batch.first, self.end_offset), batch.last + 1
-            if first >= end:
-                continue
-            self._extend(first, _NEW)
+            self._extend(batch.first, _NEW)
             state = RecordState(batch.state) if batch.state in _STORED_STATES else RecordState.ARCHIVED
             # As Kafka guesses: the reason is not stored.
             is_rejected = state is RecordState.ARCHIVING and batch.delivery_count < limits.max_delivery_count
-            self._extend(end, _Run(state, batch.delivery_count, is_rejected=is_rejected))
+            self._extend(batch.last + 1, _Run(state, batch.delivery_count, is_rejected=is_rejected))
         self._advance()
 
     # Queries
@@ -283,8 +280,6 @@ class SharePartition:
     def _acknowledged(
         self, member_id: str, first: int, end: int, kind: int, now_ms: int, number: int
     ) -> Iterator[_Change]:
-        if first >= end:  # Done, or deleted from the log: nothing is left to do.
-            return
         if kind == AcknowledgeType.RENEW and not self.limits.may_renew:
             raise ApiError(
                 ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group."
@@ -393,8 +388,6 @@ class SharePartition:
     def _end(self, update: Update, *, is_undone: bool) -> None:
         for first, end, old in update.before:
             first = max(first, self.start_offset)
-            if first >= end:
-                continue
             parts = [
                 (max(run_first, first), min(run_end, end), run)
                 for run_first, run_end, run in self._between(first, end)

@@ -9,6 +9,7 @@ from tidelog.broker.share.share_partition import (
     Limits,
     RecordState,
     SharePartition,
+    Update,
 )
 from tidelog.protocol.errors import ApiError, ErrorCode
 
@@ -89,10 +90,81 @@ def test_a_read_behind_the_end_gives_nothing() -> None:
     assert (taken, partition.end_offset) == ([], 1_000)
 
 
+def acknowledge(partition: SharePartition, first: int, last: int, kind: AcknowledgeType) -> Update:
+    return partition.acknowledge("m", [Acknowledgement(first, last, [kind])], 0)
+
+
+def states_of(partition: SharePartition) -> list[tuple[int, int, str]]:
+    return [(first, end, run.state.name) for first, end, run in partition.runs()]
+
+
+def test_only_the_member_that_holds_a_record_acknowledges_it() -> None:
+    partition = acquired(10)
+    partition.settle(acknowledge(partition, 5, 5, AcknowledgeType.RELEASE))
+    for member_id, offset in (("other", 0), ("m", 5)):
+        with pytest.raises(ApiError) as refused:
+            partition.acknowledge(member_id, [Acknowledgement(offset, offset, [1])], 0)
+        assert refused.value.code == ErrorCode.INVALID_RECORD_STATE
+
+
+@pytest.mark.parametrize("kind", [AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT])
+def test_the_records_of_a_refused_update_are_as_they_were(kind: AcknowledgeType) -> None:
+    partition = acquired(10)
+    before = list(partition.runs())
+    partition.undo(acknowledge(partition, 2, 5, kind))
+    assert list(partition.runs()) == before
+    assert partition.in_flight_count == 10
+
+
+def test_a_renewal_moves_the_end_of_the_lock_and_is_not_stored() -> None:
+    partition = acquired(10)
+    update = partition.acknowledge("m", [Acknowledgement(0, 4, [AcknowledgeType.RENEW])], 50)
+    assert (update.batches, update.before) == ([], [])
+    assert [each[:2] for each in partition.expire(LIMITS.lock_duration_ms).before] == [(5, 10)]
+
+
+def test_neighbours_that_become_alike_are_one_run() -> None:
+    partition = acquired(10)
+    for offset in (3, 5, 4):
+        partition.settle(acknowledge(partition, offset, offset, AcknowledgeType.RELEASE))
+    assert states_of(partition) == [(0, 3, "ACQUIRED"), (3, 6, "AVAILABLE"), (6, 10, "ACQUIRED")]
+
+
+def test_what_is_deleted_from_the_log_is_no_part_of_a_run() -> None:
+    partition = acquired(10)
+    partition.settle(acknowledge(partition, 4, 7, AcknowledgeType.RELEASE))
+    partition.log_begins_at(6)
+    assert states_of(partition) == [(6, 8, "AVAILABLE"), (8, 10, "ACQUIRED")]
+    assert partition.next_fetch_offset == 6
+    assert acknowledge(partition, 0, 3, AcknowledgeType.ACCEPT).batches == []
+
+
+def test_what_is_delivered_again_is_what_became_available() -> None:
+    partition = acquired(10)
+    partition.settle(acknowledge(partition, 8, 9, AcknowledgeType.RELEASE))
+    taken = partition.acquire("n", 8, 10, [(0, 9)], 100, is_strict=False, batch_size=100, now_ms=0)
+    assert [tuple(each) for each in taken] == [(8, 9, 2)]
+
+
+def test_offsets_without_records_are_done() -> None:
+    partition = SharePartition(0, (), LIMITS)
+    partition.acquire("m", 0, 6, [(1, 2)], 100, is_strict=False, batch_size=100, now_ms=0)
+    assert states_of(partition) == [(1, 3, "ACQUIRED"), (3, 6, "ARCHIVED")]
+    partition.settle(acknowledge(partition, 1, 2, AcknowledgeType.ACCEPT))
+    assert (partition.start_offset, partition.next_fetch_offset) == (6, 6)
+
+
+def test_the_reason_of_a_stored_dead_letter_follows_from_its_deliveries() -> None:
+    stored = [StateBatch(0, 0, RecordState.ARCHIVING, 1), StateBatch(1, 1, RecordState.ARCHIVING, 5)]
+    partition = SharePartition(0, stored, LIMITS)
+    assert [each.is_rejected for each in partition.dead_letters(0, 1)] == [True, False]
+
+
 def test_updates_that_are_stored_together_move_the_start_over_the_records_of_all() -> None:
     partition = acquired(1_000)
     updates = [partition.acknowledge("m", [Acknowledgement(each, each, [1])], 0) for each in (0, 2, 1)]
     assert partition.after(updates) == (3, 0)
+    assert partition.after(updates[:1])[0] == 1
 
 
 def test_neighbours_of_one_state_are_stored_as_one_batch() -> None:
