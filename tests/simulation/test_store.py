@@ -94,6 +94,9 @@ def test_a_store_that_was_restored_and_changed_since_is_refused() -> None:
         await restored.load()
         await restored.commit([ProducerIdsReserved(2000)], 1)
         assert not await restored.holds(lost)
+        # The watch does not know of it yet.
+        with pytest.raises(StoreError, match="lacks revision 2 as this broker has seen it"):
+            await cluster.change(lambda _: ProducerIdsReserved(9000))
         await restored.commit([ProducerIdsReserved(3000), ProducerIdsReserved(4000)], 2)
         assert await restored.holds(common)
         assert not await restored.holds(lost)

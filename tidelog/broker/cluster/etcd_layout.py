@@ -2,7 +2,8 @@
 
 Owns the names below the prefix:
 
-- `head`: the cluster's id and the revision of the catalog. Each commit and each fence writes it, so a
+- `head`: the cluster's id, the revision of the catalog and the nonce of the commit that led to it. Each
+  commit and each fence writes it, so a
   transaction that compares the etcd revision of its last change succeeds at most once;
 - `journal/REVISION`: the deltas and the nonce of the commit that led to this revision. Watches read only
   these;
@@ -46,6 +47,14 @@ class Head(NamedTuple):
     cluster_id: str
     revision: int
     changed_at: int
+    nonce: str = ""
+    """As that of `Commit`."""
+
+    def may_follow(self, seen: SeenCommit) -> bool:
+        """Whether a catalog that goes back to this commit may be so far."""
+        if self.revision != seen.revision:
+            return self.revision > seen.revision
+        return self.nonce == seen.nonce or not (self.nonce and seen.nonce)
 
 
 class ImagePointer(NamedTuple):
@@ -119,7 +128,7 @@ class Layout:
         return {
             "compare": compare,
             "success": [
-                put(self.head, head_value(head.cluster_id, revision)),
+                put(self.head, head_value(head.cluster_id, revision, nonce.hex)),
                 put(self.entry(revision), encoded(entry).encode()),
                 put(self.writer(node_id), nonce.hex.encode()),
             ],
@@ -128,7 +137,7 @@ class Layout:
 
     def fence(self, head: Head) -> Operation:
         """The transaction after which no commit on top of `head`, sent earlier, can take effect."""
-        value = head_value(head.cluster_id, head.revision)
+        value = head_value(head.cluster_id, head.revision, head.nonce)
         return {"compare": [unchanged(self.head, head.changed_at)], "success": [put(self.head, value)]}
 
     def use_image(self, before: ImagePointer, image: ImagePointer, kept_commits: int) -> Operation:
@@ -178,8 +187,9 @@ def key_of(entry: Mapping[str, Any]) -> str:
     return base64.b64decode(entry["key"]).decode()
 
 
-def head_value(cluster_id: str, revision: int) -> bytes:
-    return encoded({"format": FORMAT, "cluster_id": cluster_id, "revision": revision}).encode()
+def head_value(cluster_id: str, revision: int, nonce: str = "") -> bytes:
+    fields = {"format": FORMAT, "cluster_id": cluster_id, "revision": revision}
+    return encoded(fields | ({"nonce": nonce} if nonce else {})).encode()
 
 
 def _pointer(image: ImagePointer) -> bytes:
@@ -229,7 +239,12 @@ def head_of(kvs: Sequence[Mapping[str, Any]]) -> Head | None:
             " it; start that one, or set another cluster.store.prefix"
         )
     cluster_id, revision = text_of(fields["cluster_id"]), whole_number(fields["revision"])
-    return Head(cluster_id, revision, int(kvs[0]["mod_revision"]))
+    return Head(cluster_id, revision, int(kvs[0]["mod_revision"]), _nonce_in(fields))
+
+
+def _nonce_in(fields: Mapping[str, Any]) -> str:
+    """Empty where an older release wrote it."""
+    return text_of(fields["nonce"]) if "nonce" in fields else ""
 
 
 def pointer_of(kvs: Sequence[Mapping[str, Any]]) -> ImagePointer:
@@ -245,14 +260,13 @@ def commit_of(entry: Mapping[str, Any]) -> Commit:
     """The commit of a key of the journal. Raises ValueError, KeyError."""
     fields = json.loads(value_of(entry))
     deltas = tuple(map(delta_of, list_of(fields["deltas"])))
-    nonce = text_of(fields["nonce"]) if "nonce" in fields else ""  # An older release writes none.
-    return Commit(whole_number(fields["revision"]), deltas, nonce)
+    return Commit(whole_number(fields["revision"]), deltas, _nonce_in(fields))
 
 
 def has_commit(head: Head | None, first: Commit | None, seen: SeenCommit) -> bool:
     """Whether a catalog goes back to a commit, as far as its journal shows. `first`: the first entry of the
     journal from the commit's revision on."""
-    if head is None or head.revision < seen.revision:
+    if head is None or not head.may_follow(seen):
         return False
     if first is None or first.revision != seen.revision:
         return first is None or first.revision - len(first.deltas) >= seen.revision

@@ -168,10 +168,7 @@ class EtcdStore:
             for delta in commit.deltas:
                 catalog.apply(delta)
         await self._require_seen()
-        last = {**self._layout.first_from(head.revision), "revision": str(at)}
-        entries = (await self._client.call("/v3/kv/range", last)).get("kvs", ())
-        nonce = layout.commit_of(entries[0]).nonce if entries else ""
-        self.seen = max(self.seen, SeenCommit(head.revision, nonce))
+        self.seen = max(self.seen, SeenCommit(head.revision, head.nonce))
         self._saw(head)
         self._may_begin = False
         return catalog
@@ -188,10 +185,13 @@ class EtcdStore:
     async def _require_seen(self) -> None:
         self._is_forked = not await self.holds(self.seen)
         if self._is_forked:
-            raise StoreError(
-                f"the catalog below {self._layout.head} in etcd lacks revision {self.seen.revision} as this"
-                " broker has seen it: an older store was put in its place; put the newest one back"
-            )
+            raise self._forked()
+
+    def _forked(self) -> StoreError:
+        return StoreError(
+            f"the catalog below {self._layout.head} in etcd lacks revision {self.seen.revision} as this"
+            " broker has seen it: an older store was put in its place; put the newest one back"
+        )
 
     async def _image(self, head: Head, pointer: ImagePointer, at: int) -> Catalog:
         self._since_image, self._image_revision = 0, pointer.revision
@@ -316,11 +316,13 @@ class EtcdStore:
                 raise StoreConflict(
                     f"expected revision {expected_revision} in the store, got {head.revision}"
                 )
+            if not head.may_follow(self.seen):
+                raise self._forked()
             transaction = self._layout.commit(head, deltas, self._node_id, nonce, without_session)
             answer = await self._transaction(transaction)
             if answer.get("succeeded"):
                 revision = expected_revision + len(deltas)
-                self._saw(Head(head.cluster_id, revision, layout.revision_in(answer)))
+                self._saw(Head(head.cluster_id, revision, layout.revision_in(answer), nonce.hex))
                 self._begin_image(revision)
                 return
             newest, last_nonce = self._head_and_nonce(answer)
@@ -441,7 +443,7 @@ class EtcdStore:
         except (ValueError, KeyError, TypeError) as error:
             raise self._damaged(error) from error
         self._is_lost = before is not None and (
-            head is None or head.cluster_id != before.cluster_id or head.revision < before.revision
+            head is None or head.cluster_id != before.cluster_id or not head.may_follow(self.seen)
         )
         if head is not None:
             self._saw(head)
