@@ -199,12 +199,18 @@ class InSyncSets:
         outcomes = await asyncio.gather(*map(self._change_topic, by_topic, by_topic.values()))
         problem = next((outcome for outcome in outcomes if outcome is not None), None)
         if problem is not None and not self._is_troubled:
-            logger.warning("in_sync_sets_not_changed", error=str(problem), advice=_ADVICE)
+            is_known = isinstance(problem, StoreError | StoreConflict | OSError)
+            logger.warning(
+                "in_sync_sets_not_changed",
+                error=str(problem) if is_known else repr(problem),
+                advice=_ADVICE,
+                exc_info=None if is_known else problem,
+            )
         self._is_troubled = problem is not None
         return problem is None
 
     async def _change_topic(self, topic_id: UUID, wanted: list[_Wanted]) -> Exception | None:
-        """The error of the store, if there was one."""
+        """Why it is not known whether the change is stored, if it is not."""
         changes = {each.replica.partition: each.change for each in wanted}
         least = wanted[0].replica.log.config.min_insync_replicas
         plan = partial(
@@ -224,7 +230,7 @@ class InSyncSets:
             delta = await self._cluster.change(plan, end_joining)
         except NothingToChange:
             return None
-        except (StoreError, StoreConflict, OSError) as error:
+        except Exception as error:
             self._in_doubt.append(end_joining)
             return error
         end_joining()

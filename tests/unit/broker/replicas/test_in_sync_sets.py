@@ -17,12 +17,13 @@ from tidelog.broker.replicas.leadership import Leadership
 class _Cluster:
     """Its changes fail, and are stored."""
 
-    def __init__(self, assigned: PartitionAssignment) -> None:
+    def __init__(self, assigned: PartitionAssignment, error: Exception) -> None:
+        self.error = error
         self.catalog = SimpleNamespace(topic_by_id=lambda _: SimpleNamespace(partitions=[assigned]))
         self.settled = asyncio.Event()
 
     async def change(self, plan: Any, dropped: Any) -> Any:
-        raise StoreError("no answer")
+        raise self.error
 
     async def settle(self) -> None:
         self.settled.set()
@@ -32,8 +33,9 @@ class _Replica(SimpleNamespace):
     __hash__ = object.__hash__
 
 
+@pytest.mark.parametrize("error", [StoreError("no answer"), ValueError("that nobody expects")])
 async def test_a_follower_that_joined_in_spite_of_an_error_may_join_again_later(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(in_sync_sets, "_RETRY_SECONDS", 0)
     leadership = Leadership(PartitionAssignment(1, 0, (1, 2), (1,)), 0, 0)
@@ -47,7 +49,7 @@ async def test_a_follower_that_joined_in_spite_of_an_error_may_join_again_later(
         begin_joining=lambda: leadership.begin_joining(0),
         end_joining=lambda joined_in, joined, _: joined_in.end_joining(joined),
     )
-    cluster: Any = _Cluster(leadership.assigned)
+    cluster: Any = _Cluster(leadership.assigned, error)
     sets = InSyncSets(cluster, SimpleNamespace(replicas={}, node_id=1), lambda: 30_000)  # type: ignore[arg-type]
     sets.start()
     sets.join(replica)
