@@ -71,24 +71,6 @@ async def test_a_wiped_broker_gets_a_new_producer_id_and_the_records(site: Site,
     assert await site.stored() == [b"stored"]
 
 
-async def test_a_consumer_follows_the_log_and_ends_with_close(site: Site) -> None:
-    await site.create(2)
-    seen: list[bytes] = []
-    async with site.producer() as producer, site.consumer(TOPIC) as consumer:
-
-        async def read() -> None:
-            async for record in consumer:
-                seen.append(record.value)
-                if len(seen) == 10:
-                    await consumer.stop()
-
-        reading = asyncio.ensure_future(read())
-        for number in range(10):
-            await producer.send_and_wait(TOPIC, b"%d" % number, partition=number % 2)
-        await asyncio.wait_for(reading, DEADLINE_SECONDS)
-    assert sorted(seen) == [b"%d" % number for number in range(10)]
-
-
 async def test_a_position_is_exact_after_reads_that_were_cancelled(site: Site) -> None:
     await site.create()
     async with site.producer() as producer, site.consumer(TOPIC) as consumer:

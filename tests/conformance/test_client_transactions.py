@@ -84,25 +84,6 @@ async def committed(broker: EmbeddedBroker, topic: str, partitions: int = 1) -> 
     return values
 
 
-@pytest.mark.usefixtures("versions")
-async def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: EmbeddedBroker) -> None:
-    topic = await broker.create_topic(partitions=2)
-    expected = []
-    async with producer(broker) as writer:
-        for number in range(4):
-            await writer.begin_transaction()
-            for part in range(6):
-                value = b"%d-%d" % (number, part)
-                await writer.send(topic, value, partition=part % 2)
-                if number % 2 == 0:
-                    expected.append(value)
-            if number % 2:
-                await writer.abort_transaction()
-            else:
-                await writer.commit_transaction()
-    assert sorted(await committed(broker, topic, 2)) == sorted(expected)
-
-
 async def test_the_context_manager_commits_at_the_end_and_aborts_on_an_exception(
     broker: EmbeddedBroker,
 ) -> None:

@@ -17,17 +17,12 @@ from kafka.admin import ConfigResource as KafkaPythonResource
 from tests.conformance.commands import Type, typist
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
-from tests.conformance.peers.aio import AioKafka
 from tests.conformance.peers.confluent import ConfluentKafka
-from tests.conformance.peers.pure import KafkaPython
 from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
-from tidelog.protocol.compression import Compression
-from tidelog.protocol.records import batch_crc_is_valid, iter_batches
 from tidelog.protocol.settings import as_text
 
-PEERS = [ConfluentKafka(), KafkaPython(), AioKafka()]
 ANOTHER = {
     "acks.all.durable": "false",
     "cleanup.policy": "",
@@ -96,27 +91,6 @@ def test_every_setting_of_kafka_is_set_and_described_for_every_client(broker: Ru
         assert described(broker.address, "plain") == defaults
 
 
-@pytest.mark.one_broker("reads the data folder")
-def test_every_client_reads_what_was_compressed_again(broker: RunningBroker) -> None:
-    """Written with gzip by an idempotent producer, stored in each codec, read by each client."""
-    codecs = {"uncompressed": Compression.NONE, "snappy": Compression.SNAPPY, "lz4": Compression.LZ4}
-    codecs |= {"zstd": Compression.ZSTD}
-    messages = [Message(0, 1_700_000_000_000 + number, b"k", b"value %d" % number) for number in range(300)]
-    topics = {f"stored-{name}": codec for name, codec in codecs.items()}
-    for topic in topics:
-        create(broker, topic, {"compression.type": topic.rpartition("-")[2]})
-    answers = PEERS[0].write(broker.address, dict.fromkeys(topics, ("gzip", messages)))
-    for topic, codec in topics.items():
-        assert [offset for _, offset, _ in answers[topic]] == list(range(300))
-        data = (broker.data_dir / f"{topic}-0" / f"{0:020d}.log").read_bytes()
-        for position, header in iter_batches(data):
-            assert (header.compression, header.base_sequence) == (codec, header.base_offset)
-            assert batch_crc_is_valid(data, header, position)
-    for reader in PEERS:
-        found = reader.read(broker.address, {(topic, 0): 300 for topic in topics})
-        assert all([each.message for each in found[topic]] == messages for topic in topics), reader.name
-
-
 def test_the_command_changes_settings_and_partitions_of_topics(broker: RunningBroker, tidelog: Type) -> None:
     create(broker, "changed", {"retention.ms": "1000", "segment.ms": "2000"})
     create(broker, "changed-too", {})
@@ -171,7 +145,7 @@ async def test_records_that_are_older_than_retention_are_named_before_and_when_t
             await asyncio.to_thread(tidelog, "topic", "create", topic)
         await asyncio.to_thread(tidelog, "topic", "alter", "kept", "--config", "retention.ms=-1")
         written = {"flights": ("none", [flight] * 3), "kept": ("none", [flight]), "ordinary": ("none", [now])}
-        await asyncio.to_thread(PEERS[0].write, address, written)
+        await asyncio.to_thread(ConfluentKafka().write, address, written)
         for topic in written:
             _, shown, _ = await asyncio.to_thread(tidelog, "topic", "describe", topic)
             warnings = [line for line in shown.splitlines() if line.startswith("warning")]

@@ -1,19 +1,8 @@
-"""Transactions of clients that others wrote: what is committed is read, what is aborted is not."""
-
-import asyncio
-from collections.abc import Callable
-from typing import Any
+"""Transactions of librdkafka: what is committed is read, what is aborted is not."""
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka import TopicPartition as AioPartition
-from aiokafka.errors import ProducerFenced
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from kafka import KafkaProducer
-from kafka.errors import ProducerFencedError
-from kafka.structs import OffsetAndMetadata
-from kafka.structs import TopicPartition as PurePartition
 
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers.confluent import ConfluentKafka
@@ -108,59 +97,3 @@ def test_librdkafka_s_zombie_is_fenced_and_its_transaction_aborted(broker: Runni
         zombie.commit_transaction(_PATIENCE_S)
     assert fenced.value.args[0].fatal()
     assert read(broker.address, "fenced") == [b"successor"]
-
-
-async def test_aiokafka_commits_aborts_and_is_fenced(broker: RunningBroker) -> None:
-    await asyncio.to_thread(PEER.create_topics, broker.address, {"aio": 1, "aio-in": 1})
-
-    def producer() -> AIOKafkaProducer:
-        return AIOKafkaProducer(bootstrap_servers=broker.address, transactional_id="aio")
-
-    async with producer() as zombie:
-        async with zombie.transaction():
-            await zombie.send_and_wait("aio", b"first", partition=0)
-            await zombie.send_offsets_to_transaction({AioPartition("aio-in", 0): 5}, "aio")
-        await zombie.begin_transaction()
-        await zombie.send_and_wait("aio", b"aborted", partition=0)
-        await zombie.send_offsets_to_transaction({AioPartition("aio-in", 0): 6}, "aio")
-        await zombie.abort_transaction()
-        await zombie.begin_transaction()
-        await zombie.send_and_wait("aio", b"zombie", partition=0)
-        async with producer() as successor:
-            async with successor.transaction():
-                await successor.send_and_wait("aio", b"second", partition=0)
-            with pytest.raises(ProducerFenced):
-                await zombie.commit_transaction()
-    assert await asyncio.to_thread(read, broker.address, "aio") == [b"first", b"second"]
-    assert await asyncio.to_thread(committed, broker, "aio", "aio-in") == 5
-
-
-def test_kafka_python_commits_aborts_and_is_fenced(broker: RunningBroker) -> None:
-    PEER.create_topics(broker.address, {"pure": 1, "pure-in": 1})
-
-    def producer() -> Any:
-        made = KafkaProducer(bootstrap_servers=broker.address, transactional_id="pure")
-        made.init_transactions()
-        return made
-
-    zombie = producer()
-    ends: list[tuple[bytes, Callable[[], object]]] = [
-        (b"first", zombie.commit_transaction),
-        (b"aborted", zombie.abort_transaction),
-        (b"second", zombie.commit_transaction),
-    ]
-    for number, (value, end) in enumerate(ends):
-        zombie.begin_transaction()
-        zombie.send("pure", value, partition=0).get(_PATIENCE_S)
-        offsets = {PurePartition("pure-in", 0): OffsetAndMetadata(number + 1, "", -1)}
-        zombie.send_offsets_to_transaction(offsets, "pure")
-        end()
-    zombie.begin_transaction()
-    zombie.send("pure", b"zombie", partition=0).get(_PATIENCE_S)
-    successor = producer()
-    with pytest.raises(ProducerFencedError):
-        zombie.commit_transaction()
-    for each in (zombie, successor):
-        each.close(timeout=0)
-    assert read(broker.address, "pure") == [b"first", b"second"]
-    assert committed(broker, "pure", "pure-in") == 3

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.crew import HEARTBEAT_MS, both_protocols
+from tests.conformance.crew import HEARTBEAT_MS
 from tests.several.brokers import Brokers, brokers
 from tests.several.test_topics import asked
 from tests.waiting import DEADLINE_SECONDS, until
@@ -85,31 +85,6 @@ async def test_another_broker_than_the_coordinator_says_that_it_is_not(cluster: 
         assert answer.error_code == code
 
 
-@both_protocols
-async def test_members_of_a_group_share_partitions_of_all_brokers(
-    cluster: Brokers, protocol: dict[str, Any]
-) -> None:
-    await filled(cluster, 60)
-    for leader_id in (1, 2, 3):
-        settings = {**QUICK, **protocol, "group_id": coordinated_by(cluster, leader_id)}
-        found: set[int] = set()
-
-        async def read(settings: dict[str, Any], found: set[int]) -> None:
-            address = cluster.bootstrap_servers
-            async with Consumer(
-                "t", bootstrap_servers=address, auto_offset_reset="earliest", **settings
-            ) as reader:
-                async for record in reader:
-                    found.add(int(record.value or b""))
-
-        readers = [asyncio.create_task(read(settings, found)) for _ in range(2)]
-        await until(lambda: len(found) >= 60)  # noqa: B023
-        for reader in readers:
-            reader.cancel()
-        await asyncio.wait(readers)
-        assert found == set(range(60))
-
-
 async def test_the_groups_and_transactions_of_all_brokers_are_listed(cluster: Brokers) -> None:
     groups = [coordinated_by(cluster, node_id) for node_id in (1, 2, 3)]
     names = [coordinated_by(cluster, node_id, TRANSACTIONS_TOPIC) for node_id in (1, 2, 3)]
@@ -148,27 +123,6 @@ async def test_a_group_moves_with_the_leader_of_its_partition(cluster: Brokers) 
         async with asyncio.timeout(DEADLINE_SECONDS):
             for _ in range(20):
                 await reader.getone()
-            await reader.commit()
-    async with Admin(bootstrap_servers=address) as admin:
-        offsets = await admin.groups.offsets(group)
-    assert sum(each.offset for each in offsets.values()) == 30
-
-
-async def test_a_group_goes_on_after_its_coordinator_was_killed_and_started_again(cluster: Brokers) -> None:
-    await filled(cluster, 30)
-    group = coordinated_by(cluster, 3)
-    settings = {**QUICK, "group_id": group, "enable_auto_commit": False}
-    address = cluster.bootstrap_servers
-    found: set[int] = set()
-    async with Consumer("t", bootstrap_servers=address, auto_offset_reset="earliest", **settings) as reader:
-        for _ in range(10):
-            found.add(int((await reader.getone()).value or b""))
-        await reader.commit()
-        await cluster.kill(3)
-        await cluster.start(3)
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while len(found) < 30:
-                found.add(int((await reader.getone()).value or b""))
             await reader.commit()
     async with Admin(bootstrap_servers=address) as admin:
         offsets = await admin.groups.offsets(group)

@@ -1,9 +1,7 @@
 """Brokers come and go: sessions, fencing, the controller, and data folders that are not those of before."""
 
 import asyncio
-import os
 import shutil
-import signal
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,7 @@ from faults.etcd import running_etcd
 from faults.process import BrokerProcess
 from tests.conformance.raw import connected
 from tests.several.brokers import Brokers, brokers
-from tests.several.processes import QUICK, processes
+from tests.several.processes import QUICK
 from tests.several.test_coordinators import coordinated_by
 from tests.several.test_topics import asked
 from tests.waiting import DEADLINE_SECONDS, until
@@ -257,30 +255,6 @@ async def test_the_rack_of_each_broker_is_in_the_metadata(tmp_path: Path) -> Non
         for node_id in (1, 2):
             metadata = await asked(cluster, node_id, ApiKey.METADATA, 9, topics=[])
             assert {each.node_id: each.rack for each in metadata.brokers} == {1: "north", 2: "south"}
-
-
-async def test_partitions_of_a_killed_process_have_no_leader_until_it_is_started_again(
-    tmp_path: Path,
-) -> None:
-    async with processes(tmp_path / "data", 2) as broker:
-        async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            await admin.create_topics([Wanted("t", 4, 1, {})])
-        ports = {str(each["process"]): each["port"] for each in broker.started["processes"]}
-        nodes = {str(each["process"]): each["node_id"] for each in broker.started["processes"]}
-        for process, other in (("1", "0"), ("0", "1")):
-            before = await leaders_at(ports[other])
-            mine = [index for index, described in before.items() if described[1] == nodes[process]]
-            assert len(mine) == 2
-            os.kill(broker.running.pid or 0, signal.SIGSTOP)  # So that it starts nothing again meanwhile.
-            try:
-                os.kill(broker.pids()[process], signal.SIGKILL)
-                await until_leaders(ports[other], dict.fromkeys(mine, NO_LEADER))
-            finally:
-                os.kill(broker.running.pid or 0, signal.SIGCONT)
-            await until_leaders(ports[other], dict.fromkeys(mine, nodes[process]))
-            after = await leaders_at(ports[other])
-            assert all(after[index][2] == before[index][2] + 2 for index in mine)
-        assert await broker.stop() == 0
 
 
 @pytest.mark.needs_etcd

@@ -1,19 +1,16 @@
 """Consumers read replicas in their rack (KIP-392): what is committed, also when a replica ends."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer as LibrdkafkaConsumer
-from confluent_kafka import TopicPartition as LibrdkafkaPartition
 
 from tests.conformance.raw import connected
 from tests.several.brokers import Brokers, brokers
 from tests.several.test_replication import made
 from tests.unit.broker.test_services import batch
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.waiting import until
 from tidelog.client import Consumer, Producer, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -124,36 +121,3 @@ async def test_a_replica_gives_nothing_that_is_not_committed(cluster: Brokers) -
         assert await fetched(2, "elsewhere") == (ErrorCode.NONE, 1, False)
         assert (await fetched(3, "elsewhere"))[0] == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await fetched(0, ""))[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-async def test_librdkafka_reads_the_replica_in_its_rack(
-    cluster: Brokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leader = cluster.leader_of("t", 0)
-    follower = leader % 3 + 1
-    given: dict[int, int] = dict.fromkeys(cluster.running, 0)
-    for node_id, broker in cluster.running.items():
-
-        def count(topic: str, size_bytes: int, node_id: int = node_id) -> None:
-            given[node_id] += size_bytes
-
-        monkeypatch.setattr(broker.services.metrics, "bytes_out", count)
-    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number in range(10):
-            await producer.send_and_wait("t", b"%d" % number, partition=0)
-
-    def read() -> list[int]:
-        settings = {"group.id": "g", "auto.offset.reset": "earliest", "client.rack": f"rack-{follower}"}
-        reader = LibrdkafkaConsumer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
-        reader.assign([LibrdkafkaPartition("t", 0, 0)])
-        found = []
-        while len(found) < 10:
-            message = reader.poll(DEADLINE_SECONDS)
-            assert message is not None
-            assert message.error() is None
-            found.append(int(message.value() or b""))
-        reader.close()
-        return found
-
-    assert await asyncio.to_thread(read) == list(range(10))
-    assert given[follower] > 0

@@ -460,26 +460,6 @@ async def test_a_leader_whose_disk_is_slow_loses_its_leaderships(tmp_path: Path)
         assert await values(cluster, number) == [b"%d" % each for each in range(number)]
 
 
-async def test_an_unclean_election_takes_the_longest_log(cluster: Brokers) -> None:
-    topic = await made(cluster, "u", 3)
-    leader, shorter, longer = topic.partitions[0].replicas
-    assert cluster.leader_of("u", 0) == leader
-    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for ends in (shorter, longer, None):
-            await producer.send_and_wait("u", b"%d" % (ends or 0), partition=0)
-            if ends is not None:
-                await cluster.kill(ends)
-                await until(lambda ends=ends: ends not in cluster.topic("u").partitions[0].isr)  # type: ignore[misc]
-    await cluster.kill(leader)
-    for node_id in (shorter, longer):
-        await cluster.start(node_id)
-    await until(lambda: cluster.leader_of("u", 0) == NO_LEADER)
-    await cluster.agreed()
-    assert await elected(cluster, shorter, "u", 1) == ErrorCode.NONE
-    assert cluster.leader_of("u", 0) == longer
-    assert await values(cluster, 2, "u") == [b"%d" % shorter, b"%d" % longer]
-
-
 async def test_internal_topics_have_as_many_replicas_as_brokers_live(tmp_path: Path) -> None:
     async with brokers(tmp_path, (1, 2), **SHORT, offsets_topic_replication_factor=3) as pair:
         await pair[1].services.topics.create(OFFSETS_TOPIC)

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import Row, expected_rows, make_batch, plain_rows
-from tidelog.client import ClusterConfig, OffsetOutOfRangeError
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.arrow.columnar import ARROW_SCHEMA
 from tidelog.pipeline.offsets import OffsetRange, Place
 from tidelog.pipeline.schema import SCHEMA
@@ -90,14 +90,6 @@ def test_every_record_comes_once_with_all_its_fields(
     assert read(spark, broker, subscribe="mixed", minPartitions="2").rdd.getNumPartitions() == 2
 
 
-def test_more_partitions_read_the_same(
-    spark: SparkSession, broker: RunningBroker, expected: list[dict[str, Any]]
-) -> None:
-    frame = read(spark, broker, subscribe="mixed", minPartitions="7")
-    assert frame.rdd.getNumPartitions() >= 7
-    assert rows(frame) == expected
-
-
 def test_offsets_bound_the_read(
     spark: SparkSession, broker: RunningBroker, expected: list[dict[str, Any]]
 ) -> None:
@@ -153,11 +145,6 @@ def test_a_topic_whose_head_was_deleted_begins_where_it_now_starts(
     assert offsets == list(range(150, 300))
     with pytest.raises(PySparkException, match="offset 100 is gone"):
         read(spark, broker, subscribe="deleted", startingOffsets='{"deleted":{"0":100}}').count()
-
-
-def test_records_deleted_after_planning_are_an_error_not_a_gap(broker: RunningBroker) -> None:
-    with pytest.raises(OffsetOutOfRangeError, match="deleted-0: offset 100 is gone"):
-        list(read_answers(ClusterConfig(broker.bootstrap_servers), OffsetRange("deleted", 0, 100, 300)))
 
 
 def test_small_fetches_cover_a_range_without_gap(broker: RunningBroker) -> None:
