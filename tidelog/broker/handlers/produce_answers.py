@@ -72,12 +72,11 @@ class Deadlines:
         self.begin(waiting, max(0, round((waiting.deadline - self._loop.time()) * 1000)))
 
     def _sweep(self) -> None:
-        self._timer = None
+        # Before the answers, so that one which fails keeps no other waiting.
+        self._timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep) if self._waiting else None
         now = self._loop.time()
         for late in [waiting for waiting in self._waiting if waiting.deadline <= now]:
             late.time_out()
-        if self._waiting:
-            self._timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)
 
 
 class PendingProduce(LateAnswer):

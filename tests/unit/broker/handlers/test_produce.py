@@ -12,7 +12,7 @@ from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
 from tidelog.broker.handlers.produce import STEP_COST_APPEND
-from tidelog.broker.handlers.produce_answers import PendingProduce
+from tidelog.broker.handlers.produce_answers import Deadlines, PendingProduce
 from tidelog.broker.observability.producer_outcomes import Place
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
@@ -186,6 +186,31 @@ async def test_a_timeout_in_the_step_in_which_the_disk_fails_acknowledges_nothin
     replica.fail(OSError(5, "fdatasync"))
     answer.time_out()
     assert (await answer)[0][1][0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_an_answer_that_fails_at_its_deadline_keeps_no_other_waiting() -> None:
+    loop = asyncio.get_running_loop()
+    errors: list[Any] = []
+    loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    deadlines = Deadlines()
+
+    class Late:
+        """One of them fails: whose turn comes first, as the deadlines keep no order."""
+
+        deadline = 0.0
+
+        def time_out(self) -> None:
+            deadlines.discard(self)
+            if not errors:
+                raise RuntimeError("it fails")
+            told.set()
+
+    told = asyncio.Event()
+    for _ in range(2):
+        deadlines.begin(Late(), 0)
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await told.wait()
+    assert [str(each) for each in errors] == ["it fails"]
 
 
 async def test_a_failed_flush_takes_the_partition_offline_and_no_other(
