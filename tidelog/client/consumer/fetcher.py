@@ -4,6 +4,7 @@ Owns: the loops (one task per broker) and the reset of positions. Invariants:
 - a partition is fetched from the end of its reader's bytes. An answer that comes after a seek is dropped;
 - a partition is not fetched while it is paused, while it has `max_partition_fetch_bytes` unread, or while
   `buffer_bytes` of all partitions are unread. One answer per broker may exceed these limits;
+- the next fetch is sent before the application reads the last answer, except at the end of the log;
 - a position belongs to one topic id: in a new topic of the same name it means nothing, so the reset policy
   decides where to continue, after the records fetched before were read. If a broker no longer knows a topic,
   it is fetched again only after the metadata was;
@@ -278,6 +279,10 @@ class Fetcher:
             self._on_data()
             if failures:
                 await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
+            elif all(reader.fetch_offset >= reader.high_watermark for reader, _ in wanted):
+                # The next fetch would only wait at the broker, and to send it takes longer than to read a few
+                # records.
+                await asyncio.sleep(0)
 
     def _wanted(self, node: int) -> tuple[list[tuple[PartitionReader, int]], bool]:
         """Readers to fetch for, with their generation, and whether others are left out only because of what

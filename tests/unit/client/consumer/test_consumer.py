@@ -44,6 +44,7 @@ class Log:
     def __init__(self, *batches: tuple[int, bytes], session_id: int = 0) -> None:
         self.batches = dict(batches)
         self.session_id = session_id
+        self.high_watermark = 100
         self.refusals: list[int] = []
         self.gone: set[int] = set()
         """Offsets that the log does not hold."""
@@ -71,7 +72,7 @@ class Log:
             {
                 "partition_index": index,
                 "error_code": int(self.standing[index] in self.gone),
-                "high_watermark": 100,
+                "high_watermark": self.high_watermark,
                 "records": records or b"",
             }
             for index, records in named.items()
@@ -205,6 +206,27 @@ async def test_an_answer_that_comes_after_a_seek_is_thrown_away(broker: Scripted
         log.gate.set()
         assert await values(it, 1) == [b"fresh"]
         assert await it.position(FIRST) == 11
+
+
+@pytest.mark.parametrize(("high_watermark", "in_flight"), [(1, 0), (2, 1)])
+async def test_at_the_end_of_the_log_records_are_read_before_the_next_fetch_is_sent(
+    high_watermark: int, in_flight: int, broker: ScriptedBroker
+) -> None:
+    """Where there is more, the broker reads it meanwhile."""
+    log = Log((0, stored(0, b"a")))
+    log.high_watermark = high_watermark
+    log.gate.clear()
+    broker.scripts[ApiKey.FETCH] = log
+    async with reading(broker) as it:
+
+        async def read() -> float:
+            await it.getone()
+            return it.metrics()["requests-in-flight"]
+
+        reader = asyncio.create_task(read())
+        await until(lambda: bool(broker.seen(ApiKey.FETCH)))
+        log.gate.set()
+        assert await reader == in_flight
 
 
 async def test_what_is_fetched_ahead_stays_within_its_bound(broker: ScriptedBroker) -> None:
