@@ -1,4 +1,8 @@
-"""The consumers that are compared: by partition, from the beginning, with their defaults."""
+"""The consumers that are compared: by partition, from the beginning, with their defaults.
+
+By default, confluent-kafka's would fetch nothing for a second whenever its queue is full, as it is of small
+records.
+"""
 
 from typing import Any
 
@@ -48,6 +52,7 @@ def open_confluent(port: int, topic: str) -> Any:
             "group.id": "unused",
             "enable.auto.commit": False,
             "max.partition.fetch.bytes": FETCH_BYTES,
+            "fetch.queue.backoff.ms": 10,
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])

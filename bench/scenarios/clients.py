@@ -45,7 +45,7 @@ _MANY: tuple[tuple[str, int, dict[str, int]], ...] = (
     ("100 partitions", 100, {}),
 )
 _JAVA_RECORDS = {100: 1_000_000, 1000: 300_000}
-# So many that the slower client reads for about a second or more, beside which connecting is nothing.
+# So many that the slower client reads for half a second or more.
 _CONSUMED_RECORDS = {100: 500_000, 1000: 150_000}
 # Of 3,000 records the worst 30 are one or two stalls of the disk, so that one turn says little of the 99th
 # percentile: more turns, and the median of their ratios.

@@ -52,7 +52,8 @@ async def test_every_producer_stores_what_it_was_timed_for(broker: ThreadedBroke
 async def test_every_consumer_reads_what_there_is(broker: ThreadedBroker, client: str, way: str) -> None:
     topic = await stored(broker)
     numbers = await client_load.run(broker.port, "consume", client, topic, records=1000, way=way)
-    assert numbers["records"] >= 1000
+    # Without those of the first read, which is not timed.
+    assert 500 <= numbers["records"] < 1000
 
 
 @pytest.mark.parametrize("client", CONSUMERS)
