@@ -40,6 +40,10 @@ def _counted_at_once(_: Any) -> Any:
     return flushed
 
 
+def _from_written_end(_: Any) -> Any:
+    return property(lambda self: self.log.end_offset)
+
+
 def _with_any_number(_: Any) -> Any:
     def tell(self: Leadership, progress: Progress, least: int) -> None:
         progress.set_in_sync(self._others, self._joining, 1)
@@ -135,6 +139,12 @@ MUTANTS: Final = {
         ((Replica, "flushed_as_follower", _counted_at_once),),
         _LACKS,
         _played(replica_scenarios.follower_loses_what_it_has_not_flushed),
+    ),
+    "written behind": Mutant(
+        "a follower asks from what it has on disk, unless its leader has committed more than it has written",
+        ((Replica, "fetch_offset", _from_written_end),),
+        _LACKS,
+        _played(replica_scenarios.follower_that_comes_back_loses_what_it_has_not_flushed),
     ),
     "least": Mutant(
         "with fewer than min.insync.replicas nothing is committed",

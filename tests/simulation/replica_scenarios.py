@@ -73,6 +73,28 @@ async def follower_loses_what_it_has_not_flushed(stage: Stage) -> None:
     await stage.until_served()
 
 
+async def follower_that_comes_back_loses_what_it_has_not_flushed(stage: Stage) -> None:
+    leader, follower = await _begun(stage, min_insync_replicas="1")
+    stage.part(leader, follower)
+    await _send(stage, 1)
+    await stage.until(lambda: stage.assigned(TOPIC, 0).isr == (leader.node_id,), "no follower is left out")
+    await stage.loop.after(_LOOKED_S)
+    stage.hold_flushes(follower, 0)
+    stage.network.open_all_ways()
+    await stage.until(lambda: _end_of(follower) == 1, "a follower does not fetch")
+    await stage.loop.after(1)  # It does not join.
+    leader.node.pause()
+    await stage.loop.after(_LONGEST_LAG_S)  # Nor does it lead.
+    await _start_without_power(stage, follower)
+    leader.node.resume()
+    await stage.until_served()
+
+
+def _end_of(broker: VirtualBroker) -> int:
+    assert broker.services is not None
+    return broker.services.replicas[TOPIC, 0].log.end_offset
+
+
 async def leader_loses_what_it_has_not_flushed(stage: Stage) -> None:
     leader, follower = await _begun(stage)
     stage.hold_flushes(leader, 0)

@@ -147,6 +147,8 @@ class World:
         settings = dict(_SETTINGS)
         settings["log_segment_bytes"] = self.rng.choice((1_000, 4_000, 1 << 20))
         settings["log_flush_offset_checkpoint_interval_ms"] = self.rng.choice((400, 2_000, 60_000))
+        # Else a follower that is behind gets all in one answer.
+        settings["replica_fetch_max_bytes"] = random.Random(f"fetches {seed}").choice((1, 4 << 20))
         settings["offsets_topic_num_partitions"] = shape.brokers
         settings["transaction_state_log_num_partitions"] = shape.brokers
         settings["min_insync_replicas"] = min(2, shape.replicas)

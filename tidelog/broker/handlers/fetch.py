@@ -9,8 +9,9 @@ Invariants:
 - a consumer of committed records gets what lies before the last stable offset, aborted records and markers
   included, and the aborted transactions among them: it leaves those out itself;
 - a follower gets what is written, which the leader flushes at the same time; it has durably what lies before
-  the offset from which it fetches, which counts once per request, where the follower's log agrees with this
-  one and the catalog has the start of that broker that fetches;
+  the offset from which it fetches, if that is not before the high watermark (`Replica.fetch_offset`), which
+  counts once per request, where the follower's log agrees with this one and the catalog has the start of that
+  broker that fetches;
 - a request of a fetch session was sent after the answer to the one before, so after that one had come;
 - a follower serves consumers what it knows to be committed, where `replica.selector.class` is set and they
   say their rack; the leader sends them to it, without records (KIP-392);
@@ -121,7 +122,7 @@ class FetchHandler(GuardedHandler):
             return (yield from self._respond(fetch, reading))
         if self._patience_ms(request) == 0 and not (yield from self._behind(fetch, request)):
             return (yield from self._respond(fetch, reading))
-        return self._parked(fetch, request, is_cold=False)
+        return self._parked(fetch, request, is_cold=False, has_read=True)
 
     def _names(self, fetch: FetchContext) -> Steps[dict[UUID, str]]:
         """The names of the topics, as the session found them first."""
@@ -223,9 +224,11 @@ class FetchHandler(GuardedHandler):
                 followed.watch((topic, partition), replica)
         return fetch._replace(partitions=session.requested(dict.fromkeys((*due, *looked_at))))
 
-    def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool) -> LateAnswer:
+    def _parked(
+        self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool, has_read: bool = False
+    ) -> LateAnswer:
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * len(fetch.partitions)
-        return LateAnswer.of(self._wait_and_read(fetch, request, is_cold), held_bytes)
+        return LateAnswer.of(self._wait_and_read(fetch, request, is_cold, has_read), held_bytes)
 
     def _is_enough(self, reading: FetchBudget, fetch: FetchContext, request: FetchRequest) -> bool:
         """Whether to answer now, without waiting for more records."""
@@ -251,15 +254,19 @@ class FetchHandler(GuardedHandler):
         return behind
 
     async def _wait_and_read(
-        self, fetch: FetchContext, request: FetchRequest, is_cold: bool
+        self, fetch: FetchContext, request: FetchRequest, is_cold: bool, has_read: bool
     ) -> FetchResponse:
-        """Wait for enough data, for max_wait_ms at most; with `is_cold` read the disk first."""
+        """Wait for enough data, for max_wait_ms at most; with `is_cold` read the disk first. `has_read`: all
+        was read in this step."""
         loop = asyncio.get_running_loop()
         in_turns = self._services.turns.run
         deadline = loop.time() + self._patience_ms(request) / 1000
         has_all = False
         followed = _followed(fetch)
         reading: FetchBudget | None
+        if has_read and followed is not None:
+            await followed.wait(deadline)
+            fetch = self._with_due(fetch)
         while True:
             # Watched before it is read, so that no change of a watermark is missed between the two.
             with _LongPoll(loop, request) as poll:

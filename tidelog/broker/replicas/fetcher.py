@@ -1,13 +1,15 @@
 """Copies what one leader has to the replicas here that follow it.
 
-Owns the loop: fetch, write the answer, make it durable, fetch from there. One request is in flight at a time,
-so memory is bounded by one answer. These cases are passed to `repair`: a log that diverges from the leader's,
+Owns the loop: fetch, write the answer, make it durable, fetch from there. Where a replica lacks what is
+committed, the disk works on one answer while the next one is fetched. One request is in flight at a time, so
+memory is bounded by one answer. These cases are passed to `repair`: a log that diverges from the leader's,
 one that ends before the start of the leader's, one that lacks the epochs in a gap.
 
-Invariants: a follower asks from its durable end, so the leader may count what is before it; a replica whose
-role changed ignores answers to earlier requests; a waiting request is given up when another partition is to
-be fetched, so that a new leader does not wait for its followers until that is answered. The next request
-names all partitions, so this happens the less often the more there are.
+Invariants: a follower asks from `Replica.fetch_offset`, so the leader may count what is before it; of at most
+two answers the disk has not all; a replica whose role changed ignores answers to earlier requests; a waiting
+request is given up when another partition is to be fetched, so that a new leader does not wait for its
+followers until that is answered. The next request names all partitions, so this happens the less often the
+more there are.
 
 Event loop only. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread, KIP-227, KIP-595.
 """
@@ -106,6 +108,8 @@ class Fetcher:
         self._interruption: asyncio.TimerHandle | None = None
         self._interrupted_at = -math.inf
         self._problem = ""
+        self._flushing: asyncio.Future[list[BaseException | None]] | None = None
+        """Of what the last answer had, where the next one did not wait for it."""
         self._task = self._loop.create_task(self._run())
 
     def add(self, replica: Replica) -> None:
@@ -148,7 +152,7 @@ class Fetcher:
             FetchPartition(
                 replica.partition,
                 replica.leader_epoch,
-                log.flushed_end_offset,
+                replica.fetch_offset,
                 log.leader_epoch,
                 log.start_offset,
                 self._partition_max_bytes,
@@ -223,14 +227,29 @@ class Fetcher:
             if unyielded >= _BYTES_PER_STEP:
                 unyielded = 0
                 await asyncio.sleep(0)
-        if written:
-            await asyncio.gather(*(each.flushed_as_follower() for each in written), return_exceptions=True)
+        await self._until_flushed(written)
         for replica in written:
-            is_flushed = replica.log.end_offset == replica.log.flushed_end_offset  # Else another epoch began.
-            if self._replicas.get(_key(replica)) is replica and replica.is_follower and is_flushed:
+            is_ready = replica.fetch_offset == replica.log.end_offset  # Else another epoch began.
+            if self._replicas.get(_key(replica)) is replica and replica.is_follower and is_ready:
                 self._ask_from_end(replica)
         if response.error_code != ErrorCode.NONE:
             raise ApiError(error_code(response.error_code))
+
+    async def _until_flushed(self, written: list[Replica]) -> None:
+        """Return when those are durable whose leaders may count them, and of the others what was written
+        before: the disk may work on one answer while the next one is fetched."""
+        before, self._flushing = self._flushing, None
+        now: list[asyncio.Future[None]] = []
+        later: list[asyncio.Future[None]] = []
+        for replica in written:
+            may_go_on = replica.fetch_offset == replica.log.end_offset
+            (later if may_go_on else now).append(replica.flushed_as_follower())
+        if later:
+            self._flushing = asyncio.gather(*later, return_exceptions=True)
+        if now:
+            await asyncio.gather(*now, return_exceptions=True)
+        if before is not None:
+            await before
 
     def _take(
         self, key: PartitionKey, replica: Replica, result: FetchPartitionResult, written: list[Replica]

@@ -3,8 +3,9 @@
 Owns both rules. A follower is late when it did not have all of the leader's log for `lag_ms`: it had all of
 it at the time of its fetch from the leader's end, or at the time of the fetch before, if it now fetches from
 the end of the log at that time. A follower outside may join the in-sync set once it holds all that clients
-may read, and all that was written before the leader's epoch. Its fetch offset is its durable end. A follower
-that fetches in an epoch did not know of a later one when it asked, so it did not lead in one.
+may read, and all that was written before the leader's epoch. From the high watermark on, its fetch offset is
+its durable end (`Replica.fetch_offset`). A follower that fetches in an epoch did not know of a later one when
+it asked, so it did not lead in one.
 
 Invariants: a restarted follower joins only by fetches since its start; a request may have waited here while
 this broker was stopped, so only the answer before it gives its earliest time.

@@ -83,6 +83,12 @@ class Progress:
         self.flushed.offset = durable_end
         self._advance()
 
+    @property
+    def others_end(self) -> int:
+        """Up to where all other members of the in-sync set hold all durably; of a follower that is what its
+        leader has committed, 0 until that says so in this epoch."""
+        return self._limit
+
     def show(self, written_end: int) -> None:
         """Clients may read what this replica has written before `written_end`, durable here or not; with 0
         again only what is committed."""

@@ -60,6 +60,15 @@ class Replica(Leader):
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return self.log.leader_epoch_for(end_offset - 1), end_offset
 
+    @property
+    def fetch_offset(self) -> int:
+        """From where to fetch: the durable end, which the leader may count. What is only written counts as
+        well while the leader, in this epoch, has committed more than that: then this replica is not in sync,
+        and no offset before the high watermark lets it join."""
+        log = self.log
+        end_offset = log.end_offset
+        return end_offset if end_offset < self.progress.others_end else log.flushed_end_offset
+
     def append_as_follower(self, batch: Buffer, now_ms: int) -> None:
         """Write one batch of the leader's. Raises ApiError; then nothing was written."""
         if not self.is_follower:
