@@ -102,8 +102,9 @@ async def prepared(data_dir: Path) -> AsyncIterator[BrokerProcess]:
 
 
 def resident_bytes(broker: BrokerProcess) -> int:
+    """Without pages of files, which are mapped and stay the page cache's."""
     fields = Path(f"/proc/{broker.pid}/status").read_text().split()
-    return int(fields[fields.index("VmRSS:") + 1]) * 1024
+    return int(fields[fields.index("RssAnon:") + 1]) * 1024
 
 
 class Worker:

@@ -67,7 +67,7 @@ class ConnectionState:
     __slots__ = (
         "_closers", "_principal", "above_mutation_quota", "access", "authentication", "client_host",
         "client_id", "client_port", "client_software", "connection_id", "early_requests", "fetch_max_bytes",
-        "listener", "session", "session_lifetime_ms", "when_moved",
+        "listener", "sends_mapped", "session", "session_lifetime_ms", "when_moved",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +94,8 @@ class ConnectionState:
         """That of its last ApiVersions request, which nearly all clients send first."""
         self.fetch_max_bytes = sys.maxsize
         """The most that one answer of Fetch may return, so that its client's quota is kept."""
+        self.sends_mapped = False
+        """Whether the system sends the answers, as without TLS: records may be mapped (`MappedWindow`)."""
         self.above_mutation_quota: RequestHeader | None = None
         """The last request that changed topics, if it was above `controller_mutation_rate`."""
 

@@ -113,7 +113,10 @@ class FetchHandler(GuardedHandler):
         if request.replica_id >= 0 and not fetch.refused:
             fetch = yield from self._note_follower(fetch, request)
         try:
-            reading = yield from FetchPass(self._services, fetch, request, nowait=True).read()
+            sends_mapped = context.connection.sends_mapped
+            reading = yield from FetchPass(
+                self._services, fetch, request, nowait=True, sends_mapped=sends_mapped
+            ).read()
         except ColdRead:
             return self._parked(fetch, request, is_cold=True)
         if reading.remote:

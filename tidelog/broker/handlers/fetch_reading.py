@@ -46,6 +46,7 @@ class FetchPass:
         request: FetchRequest,
         *,
         nowait: bool,
+        sends_mapped: bool = False,
         remote: Remote | None = None,
     ) -> None:
         """`remote` is what remote storage gave of what an earlier pass lacked."""
@@ -53,6 +54,7 @@ class FetchPass:
         self._fetch = fetch
         self._request = request
         self._nowait = nowait
+        self._sends_mapped = sends_mapped
         self._remote = remote
         self._level = level_of(request)
         config, memory = services.config, services.memory
@@ -73,6 +75,7 @@ class FetchPass:
         pace, budget = Pace(), self._budget
         for topic, wanted in self._fetch.partitions:
             if pace.spent(_STEP_COST):
+                self._sends_mapped = False  # It is sent in the step in which it was mapped.
                 yield
             try:
                 pace.left -= self._read_one(topic, wanted)
@@ -114,6 +117,7 @@ class FetchPass:
             ends.visible(level),
             not budget.size_bytes,
             self._nowait,
+            self._sends_mapped,
         )
         found, aborted = self._read_replica(replica, read)
         result = _found(replica, ends, level, found.records, aborted)
@@ -196,7 +200,7 @@ def _remote_found(log: ReadableLog, wanted: Read, remote: Remote | None) -> Remo
 def _read_over_start(replica: Replica, wanted: Read) -> ReadResult:
     """For a follower that ends before the log's start, within which DeleteRecords put that, the batch that it
     needs next. Raises ApiError (OFFSET_OUT_OF_RANGE where that batch is not here)."""
-    found = replica.read(wanted._replace(offset=replica.log.start_offset))
+    found = replica.read(wanted._replace(offset=replica.log.start_offset, is_sent=False))
     if not found.records or read_batch_header(found.records[0]).base_offset != wanted.offset:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
     return found

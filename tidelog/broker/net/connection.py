@@ -26,7 +26,14 @@ from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.exchange import BadRequest
 from tidelog.broker.net.memory_guard import has_ended, unread_bytes
 from tidelog.broker.net.request_queue import RequestQueue, Waiting
-from tidelog.broker.net.writing import CLIENT_USER, RECEIVED_BYTES, WRITE_HIGH_WATER_BYTES, write_all
+from tidelog.broker.net.writing import (
+    CLIENT_USER,
+    RECEIVED_BYTES,
+    WRITE_HIGH_WATER_BYTES,
+    write_all,
+    write_at_once,
+)
+from tidelog.broker.storage.disk import LEAST_MAPPED_BYTES, in_memory
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.framing import FrameReader
 from tidelog.protocol.types import Buffer
@@ -46,6 +53,7 @@ FLUSH_BYTES = 1 << 18
 TURN_SECONDS = 0.002  # The time for which frames of one client are served while others wait.
 _LATELY_SECONDS = 0.3
 _LEAST_GROWTH_BYTES = 4096
+_DISK_ADVICE = "check the disk that holds the data folder; the client connects again and asks again"
 _FRAMES_PER_CLOCK_READ = 15  # Minus one: a mask.
 _DISCARDED = memoryview(bytearray(1 << 16))
 """The buffer for bytes that arrive after a connection has stopped reading; they are discarded."""
@@ -73,9 +81,10 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_flush_scheduled", "_guard",
-        "_handed_bytes", "_loop", "_memory", "_moved_at", "_mute_timer", "_out", "_paused", "_queue",
-        "_reader", "_received_bytes", "_server", "_timer", "_transport", "_unsent_bytes", "connection_id",
-        "last_arrival", "last_produce", "opened", "peer", "requests", "routes", "state", "stream",
+        "_handed_bytes", "_handle", "_loop", "_memory", "_moved_at", "_mute_timer", "_out", "_paused",
+        "_queue", "_reader", "_received_bytes", "_server", "_timer", "_transport", "_unsent_bytes",
+        "connection_id", "last_arrival", "last_produce", "opened", "peer", "requests", "routes", "state",
+        "stream",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -94,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
             self._memory,
         )
         self._out: list[Buffer] = []
+        self._handle: int  # Of the socket.
         self._handed_bytes = 0  # Of all answers that were given to the transport.
         self._mute_timer: asyncio.TimerHandle | None = None  # Runs while the client is throttled.
         self._backlog: list[memoryview] | None = None  # Not yet dispatched; the last one arrived first.
@@ -128,11 +138,13 @@ class Connection(asyncio.BufferedProtocol):
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._handle = -1 if raw is None else raw.fileno()
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         listener = self._endpoint.listener_at(transport.get_extra_info("sockname"))
         protocol = self._endpoint.config.security_protocol
         self.state = ConnectionState(self.connection_id, listener, protocol, client_host)
         self.state.client_port = peer[1] if isinstance(peer, tuple) else 0
+        self.state.sends_mapped = raw is not None and not protocol.has_tls
         if user := transport.get_extra_info(CLIENT_USER):
             self.state.principal = Principal(USER, user)
         self._received_bytes = transport.get_extra_info(RECEIVED_BYTES) or int
@@ -245,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
                     ):
                         continue  # Nothing else that is checked below has changed.
                 elif queue:
-                    self._guard.took(queue.add_answer(answer))
+                    self._guard.took(queue.add_answer(in_memory(answer)))
                 elif answer:
                     out += answer
                     ready_bytes += sum(map(len, answer))
@@ -261,6 +273,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._backlog = None
         except BadRequest as error:
             self.bad_request(error)
+        except OSError as error:
+            self._unreadable(error)
         if self._closing:
             return
         self._flush()
@@ -361,11 +375,19 @@ class Connection(asyncio.BufferedProtocol):
         self._out.clear()
         size = sum(map(len, out))
         self._handed_bytes += size
+        if size >= LEAST_MAPPED_BYTES and self.state.sends_mapped:
+            try:
+                out = write_at_once(self._transport, self._handle, out)
+            except OSError as error:
+                self._unreadable(error)
+                return
+            size = sum(map(len, out))
         memory = self._memory
         memory.taken_bytes += size
         if memory.taken_bytes > memory.look_at_bytes:
             self._guard.passed()
-        write_all(self._transport, out)
+        if out:
+            write_all(self._transport, out)
         if self._drained is not None:
             self._check_drained()
 
@@ -446,6 +468,14 @@ class Connection(asyncio.BufferedProtocol):
         self._server.events.warning("connection_closed_bad_request", self.state.client_host, **facts)
         self._server.metrics.bad_request()
         self.finish()
+
+    def _unreadable(self, error: OSError) -> None:
+        """Close the connection, because records of an answer that has begun cannot be read."""
+        host = self.state.client_host
+        self._server.events.error(
+            "connection_closed_unreadable_file", host, peer=self.peer, error=str(error), advice=_DISK_ADVICE
+        )
+        self.cut()
 
     def finish(self) -> None:
         """Send the answers that are ready, then answer nothing more."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.broker.handlers.context import LateAnswer, RequestContext
 from tidelog.broker.net.request_queue import Waiting
+from tidelog.broker.storage.disk import in_memory
 from tidelog.protocol.hot import FetchRequest
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import Steps
@@ -177,8 +178,7 @@ class Exchange(RequestContext, Waiting):
             try:
                 next(steps)
             except StopIteration as end:
-                self._is_over, self.answer = True, end.value
-                self.client.answer_ready(self)
+                self._end(end.value)
             else:
                 self._work(self._answers.in_turns(self, steps))
         except Exception as error:
@@ -206,7 +206,11 @@ class Exchange(RequestContext, Waiting):
 
     def _end(self, answer: list[Buffer]) -> None:
         self._is_over = True
-        self.answer = answer
+        try:
+            self.answer = in_memory(answer)  # It was not read in this step of the loop.
+        except OSError as error:
+            self._answers.log_unexpected(self, error)
+            self.answer = []
         self.client.answer_ready(self)
 
     def abandon(self) -> None:

@@ -2,10 +2,13 @@
 asyncio with a fault."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
+from tidelog.broker.storage.disk import in_memory
 from tidelog.protocol.types import Buffer
 
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
@@ -20,6 +23,7 @@ CHECK_ONLY: Final = "X-Tidelog-Check"
 answer has it too if so."""
 RECEIVED_BYTES: Final = "received_bytes"
 """`get_extra_info` of this name counts the bytes that the transport received and did not deliver."""
+_MOST_BUFFERS: Final = os.sysconf("SC_IOV_MAX")
 WRITELINES_PAUSES: Final = not (
     (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
 )
@@ -34,3 +38,12 @@ def write_all(transport: asyncio.WriteTransport, buffers: Sequence[Buffer]) -> N
         transport.writelines(buffers)
     else:
         transport.write(b"".join(buffers))
+
+
+def write_at_once(transport: asyncio.WriteTransport, handle: int, buffers: Sequence[Buffer]) -> list[Buffer]:
+    """Write as much as the socket takes now; the rest in memory, for `write_all`. Raises OSError."""
+    sent_bytes = 0
+    if not (transport.get_write_buffer_size() or transport.is_closing()):
+        with suppress(OSError):  # The transport, or the read of the file, meets it again.
+            sent_bytes = os.writev(handle, buffers[:_MOST_BUFFERS])
+    return in_memory(buffers, sent_bytes)

@@ -2,7 +2,7 @@
 
 Owns every system call on the data folder, so that a test can make any of them fail by overriding a method
 of `Disk` (`sync_queue` steps aside for an overridden `fdatasync`); and `OpenFile`, a descriptor that is
-closed only when its last user is done with it.
+closed only when its last user is done with it, and of which parts are mapped (`MappedWindow`).
 
 Invariants: nothing here retries, hides or logs an error: OSError goes to the caller, which knows what it
 means. `writev` and `preadv` may do less than asked, as the system does; `write_all` and `read` do not. Only
@@ -11,21 +11,33 @@ means. `writev` and `preadv` may do less than asked, as the system does; `write_
 Safe in any thread.
 """
 
+from __future__ import annotations
+
+import ctypes
 import errno
 import fcntl
+import mmap
 import os
 import resource
+import sys
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import BuiltinFunctionType
+from typing import Final
 
 from tidelog.broker.storage.sync_queue import SyncQueue
 from tidelog.protocol.types import Buffer
 
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+LEAST_MAPPED_BYTES: Final = 128 * 1024
+"""Fewer bytes are copied in less time."""
+WINDOW_BYTES: Final = 8 << 20
+_OVERLAP_BYTES: Final = 1 << 20
+"""Of a window with the next one: what most consumers want at once lies in one window."""
+_MOST_WINDOWS: Final = 64
 _BUFFERS_PER_WRITE = 256
 _MANY = 1 << 30
 _NOT_CACHED = (errno.EAGAIN, errno.EWOULDBLOCK)
@@ -41,6 +53,8 @@ SPACE_ADVICE = (
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """After these errors, except from a sync (`SyncError`), the disk still works: the write is cut off, the log
 continues."""
+_mincore = ctypes.PyDLL(None).mincore if sys.platform == "linux" else None
+"""PyDLL keeps the interpreter: the call never waits."""
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
@@ -81,6 +95,43 @@ class ColdRead(Exception):
     """The bytes are not in the page cache: read them again in a thread, without `nowait`."""
 
 
+class MappedWindow(mmap.mmap):
+    """A part of a file. Only system calls may read it: where the disk fails or the file was cut off, a call
+    fails with EFAULT, but other access would end the process (SIGBUS)."""
+
+    file: OpenFile
+    position: int
+
+
+_windows: dict[tuple[OpenFile, int], MappedWindow] = {}
+"""By file and number; the one used last is at the end."""
+
+
+def in_memory(buffers: Sequence[Buffer], skipped_bytes: int = 0) -> list[Buffer]:
+    """What follows the first bytes of these, with what is mapped read from its file. Raises OSError."""
+    found: list[Buffer] = []
+    for each in buffers:
+        size = len(each)
+        if skipped_bytes and size <= skipped_bytes:
+            skipped_bytes -= size
+            continue
+        rest = memoryview(each)[skipped_bytes:] if skipped_bytes else each
+        window = rest.obj if isinstance(rest, memoryview) else None
+        if isinstance(window, MappedWindow):
+            file, position = window.file, window.position + _address(rest) - _address(window)
+            rest = file.read(size - skipped_bytes, position)
+            if len(rest) < size - skipped_bytes:
+                raise OSError(f"{file.path} ends within {size - skipped_bytes} bytes at {position}")
+        found.append(rest)
+        skipped_bytes = 0
+    return found
+
+
+def _address(buffer: Buffer | MappedWindow) -> int:
+    """Of a buffer that may be written, as private mappings may."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+
+
 class Disk:
     """System calls by name. Offsets and sizes are bytes."""
 
@@ -98,6 +149,27 @@ class Disk:
 
     def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
         return os.preadv(fd, [buffer], position, flags)
+
+    def map(self, fd: int, size: int, position: int) -> MappedWindow | None:
+        """A mapping of these bytes; None if the file lacks some of them, or they have to be read.
+
+        They have to be read where a test has replaced `preadv`, so that the replacement is called.
+        """
+        if _mincore is None or type(self).preadv is not Disk.preadv:
+            return None
+        with suppress(OSError, ValueError):  # No handle is free; the file is shorter.
+            # A private copy, although nothing is written: of others ctypes does not give the address.
+            return MappedWindow(fd, size, access=mmap.ACCESS_COPY, offset=position)
+        return None
+
+    def is_cached(self, address: int, size: int) -> bool:
+        """Whether all pages of a mapping from `address` on are in the page cache. Source: mincore(2)."""
+        start = address - address % mmap.PAGESIZE
+        size += address - start
+        pages = bytearray(-(-size // mmap.PAGESIZE))
+        found = ctypes.byref(ctypes.c_char.from_buffer(pages))
+        failed = _mincore is None or _mincore(ctypes.c_void_p(start), ctypes.c_size_t(size), found)
+        return not failed and 0 not in pages
 
     def fdatasync(self, fd: int) -> None:
         """Raises SyncError."""
@@ -311,11 +383,45 @@ class OpenFile:
         if last:
             self.disk.close(self.fd)
 
+    def read(self, size: int, position: int, *, nowait: bool = False) -> memoryview:
+        """As `Disk.read`. Raises OSError also if it is closed."""
+        if not self.acquire():
+            raise OSError(f"{self.path} was closed")
+        try:
+            return self.disk.read(self.fd, size, position, nowait=nowait)
+        finally:
+            self.release()
+
+    def mapped(self, size: int, position: int) -> memoryview | None:
+        """A view of a `MappedWindow`; None where the bytes have to be read: some are not in the page cache,
+        or the file does not hold a whole window. For the event loop only."""
+        number, start = divmod(position, WINDOW_BYTES)
+        if start + size > WINDOW_BYTES + _OVERLAP_BYTES or not self.acquire():
+            return None
+        try:
+            window = _windows.pop((self, number), None)
+            if window is None:
+                first = number * WINDOW_BYTES
+                window = self.disk.map(self.fd, WINDOW_BYTES + _OVERLAP_BYTES, first)
+                if window is None:
+                    return None
+                window.file, window.position = self, first
+            _windows[self, number] = window
+            if len(_windows) > _MOST_WINDOWS:
+                del _windows[next(iter(_windows))]
+            view = memoryview(window)[start : start + size]
+            return view if self.disk.is_cached(_address(view), size) else None
+        finally:
+            self.release()
+
     def close(self) -> None:
         with self._lock:
             if self._closing:
                 return
             self._closing = True
             last = self._users == 0
+        for window in list(_windows):
+            if window[0] is self:
+                _windows.pop(window, None)
         if last:
             self.disk.close(self.fd)

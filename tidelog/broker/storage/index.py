@@ -168,13 +168,7 @@ class IndexFile(Generic[EntryT]):
 
     def _read(self, number: int, count: int, *, nowait: bool = False) -> bytes:
         size = count * self.entry.size
-        file = self._open()
-        if not file.acquire():
-            raise OSError(f"{self.file_path} was closed")
-        try:
-            data = bytes(self._disk.read(file.fd, size, number * self.entry.size, nowait=nowait))
-        finally:
-            file.release()
+        data = bytes(self._open().read(size, number * self.entry.size, nowait=nowait))
         if len(data) != size:
             raise OSError(f"{self.file_path}: entry {number} is beyond the end of the file")
         return data

@@ -18,7 +18,7 @@ from pathlib import Path
 from zlib import crc32
 
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
-from tidelog.broker.storage.disk import Disk, OpenFile
+from tidelog.broker.storage.disk import LEAST_MAPPED_BYTES, Disk, OpenFile
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from tidelog.broker.storage.integrity import RESERVED_BYTES, CorruptSegmentError, is_reserved
 from tidelog.broker.storage.log_config import LogConfig
@@ -314,12 +314,10 @@ class LocalSegment(SegmentReader):
         return is_reserved(position, self._disk.size(self.log.fd), self.read_bytes)
 
     def read_bytes(self, position: int, size: int, *, nowait: bool = False) -> memoryview:
-        if not self.log.acquire():
-            raise OSError(f"{self.path} was closed")
-        try:
-            return self._disk.read(self.log.fd, size, position, nowait=nowait)
-        finally:
-            self.log.release()
+        return self.log.read(size, position, nowait=nowait)
+
+    def map_bytes(self, position: int, size: int) -> memoryview | None:
+        return self.log.mapped(size, position) if size >= LEAST_MAPPED_BYTES else None
 
     def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
         """Raise CorruptSegmentError unless the batch at `offset` exists, is whole, and matches `sent`.

@@ -72,6 +72,8 @@ class Read(NamedTuple):
     """The first batch is given even beyond `max_bytes`."""
     nowait: bool = False
     """What cannot be read at once raises ColdRead: repeat it in a thread, without `nowait`."""
+    is_sent: bool = False
+    """They are only sent, in this step of the loop: with `nowait` they may be mapped (`MappedWindow`)."""
 
 
 class ReadResult(NamedTuple):

@@ -71,6 +71,10 @@ class SegmentReader(ABC):
     def read_bytes(self, position: int, size: int, *, nowait: bool = False) -> memoryview:
         """Raises OSError, and ColdRead with `nowait`."""
 
+    def map_bytes(self, position: int, size: int) -> memoryview | None:
+        """As `OpenFile.mapped`: None where they have to be read."""
+        return None
+
     def walk(self, position: int, *, nowait: bool = False) -> Iterator[Place]:
         """Batches from `position`, which must be the start of one, to the end as it is at the first step.
 
@@ -142,7 +146,7 @@ class SegmentReader(ABC):
 
     def read(self, wanted: Read, start: int | None = None) -> Slice | None:
         """As `Segment`."""
-        offset, max_bytes, upper_offset, at_least_one, nowait = wanted
+        offset, max_bytes, upper_offset, at_least_one, nowait, is_sent = wanted
         if start is None:
             found = self.find(offset, nowait=nowait)
             if found is None:
@@ -170,7 +174,9 @@ class SegmentReader(ABC):
                     cut, next_offset = first.end, first.last_offset + 1
         if cut <= start:
             return None
-        data = self.read_bytes(start, cut - start, nowait=nowait)
+        data = self.map_bytes(start, cut - start) if is_sent and nowait and is_verified else None
+        if data is None:
+            data = self.read_bytes(start, cut - start, nowait=nowait)
         if len(data) != cut - start:
             raise CorruptSegmentError(
                 f"{self.path}: expected {cut - start} bytes at {start}, got {len(data)}"

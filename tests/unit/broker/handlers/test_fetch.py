@@ -14,7 +14,8 @@ from tests.unit.broker.conftest import NOW_MS
 from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.handlers.fetch import SESSION_PARTITION_BYTES
-from tidelog.broker.storage.disk import ColdRead
+from tidelog.broker.storage import disk as disk_module
+from tidelog.broker.storage.disk import LEAST_MAPPED_BYTES, ColdRead, MappedWindow
 from tidelog.broker.storage.log_types import Read, ReadResult
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (
@@ -208,6 +209,20 @@ async def test_cold_pages_are_read_in_a_thread(asker: Asker, monkeypatch: pytest
     monkeypatch.setattr(log, "read", cold_at_first)
     assert offsets(await fetch_one(asker, ("t", 0, 0), max_wait_ms=LONG_MS)) == [0, 1]
     assert waits == [True, False]
+
+
+async def test_a_connection_that_sends_mapped_records_gets_them(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_module, "WINDOW_BYTES", 2 * LEAST_MAPPED_BYTES)
+    monkeypatch.setattr(disk_module, "_OVERLAP_BYTES", 0)
+    await filled(asker, 3, size=LEAST_MAPPED_BYTES)
+    answers = []
+    for asker.connection.sends_mapped in (True, False):
+        answers.append(await fetch_one(asker, ("t", 0, 0), max_bytes=LEAST_MAPPED_BYTES))
+    mapped, read = ([each.obj for each in answer.records or ()] for answer in answers)  # type: ignore[union-attr]
+    assert [type(each) for each in (*mapped, *read)] == [MappedWindow, bytearray]
+    assert stored(answers[0]) == stored(answers[1])
 
 
 async def test_a_fetch_of_nothing_is_answered_at_once(asker: Asker) -> None:

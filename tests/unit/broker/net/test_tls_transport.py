@@ -228,6 +228,20 @@ async def test_a_client_with_tls_at_a_port_without_it_is_disconnected_with_one_e
     assert "the peer uses TLS, and this port does not" in event["reason"]
 
 
+async def test_what_is_encrypted_is_not_mapped(certificates: Certificates) -> None:
+    sends_mapped: list[bool] = []
+
+    def handle(context: Any, request: Any) -> Any:
+        sends_mapped.append(context.connection.sends_mapped)
+        return api_versions(context, request)
+
+    async with serving({ApiKey.API_VERSIONS: handle}, **tls_settings(certificates)) as server:
+        streams = await asyncio.open_connection("127.0.0.1", server.port, ssl=certificates.context())
+        async with Peer(*streams) as peer:
+            await peer.ask(ApiKey.API_VERSIONS, 3)
+    assert sends_mapped == [False]
+
+
 async def test_a_handshake_has_a_deadline(
     certificates: Certificates, logged: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
