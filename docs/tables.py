@@ -18,6 +18,7 @@ from docs import compatibility
 from tidelog.broker.cluster.membership import ClusterCounts
 from tidelog.broker.command import make_parser
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.topic_configs import BROKER_NAMES
 from tidelog.broker.console.routes import ROUTES
 from tidelog.broker.coordinator.offset_metrics import FAMILIES, LEFT_OUT
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
@@ -68,7 +69,8 @@ def topic_settings_without_effect() -> str:
 
 
 def _topic_setting(each: Setting) -> tuple[str, str]:
-    broker = f" The broker's setting: {_code(each.extras['broker_name'])}."
+    name = BROKER_NAMES.get(each.name)
+    broker = "" if name is None else f" The broker's setting: {_code(name)}."
     return _code(each.name), f"{each.description} Default: {_code(as_text(each.default)) or 'none'}.{broker}"
 
 

@@ -52,7 +52,7 @@ from tidelog.broker.handlers.users import UsersHandler
 from tidelog.broker.security import required_access as right
 from tidelog.broker.security.required_access import NOTHING, Effect, Need, each, shown, whole
 from tidelog.broker.services import Services
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import APIS, ApiKey, encode_response
 from tidelog.protocol.types import NO_OFFSET
 
@@ -140,6 +140,7 @@ _MEMBER: Final = (whole(right.READ_GROUP, field="group_id"),)
 _OF_CONSUMED: Final = "not for offsets of __transaction_state, which has no consumers"
 _OF_BROKERS: Final = "it names brokers or client metrics"
 _RESOURCE: Final = ("resource_type", "resource_name")
+_SHARE_STATE: Final = failed.by_partition(("topic_id",), "partition", results="results", has_message=True)
 _SEES_OPERATIONS: Final = shown(
     right.DESCRIBE_CLUSTER, when="it asks for the authorized operations of the cluster"
 )
@@ -208,7 +209,7 @@ ROWS: Final = (
     _api(ApiKey.DELETE_RECORDS, Kind.CHANGE, OffsetsHandler.delete_records,
         failed.by_partition(low_watermark=NO_OFFSET), (each(right.DELETE_TOPIC),)),
     _api(ApiKey.INIT_PRODUCER_ID, Kind.CHANGE, ProducersHandler.init_producer_id,
-        failed.init_producer_id, (
+        failed.top_level_and(producer_id=-1, producer_epoch=-1), (
             whole(right.WRITE_TRANSACTION, field="transactional_id", when="it names a transactional id"),
             Need((right.TWO_PHASE_COMMIT,), Effect.REFUSED, "it asks for two-phase commit"),
             Need((right.WRITE_TOPIC, right.IDEMPOTENT_WRITE), Effect.REFUSED,
@@ -281,7 +282,7 @@ ROWS: Final = (
     _api(ApiKey.OFFSET_DELETE, Kind.CHANGE, GroupOffsetsHandler.offset_delete,
         failed.top_level, (whole(right.DELETE_GROUP, field="group_id"), each(right.READ_TOPIC))),
     _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, Kind.READ, ClientQuotasHandler.describe_client_quotas,
-        failed.describe_client_quotas, (whole(right.DESCRIBE_CLUSTER_CONFIGS),)),
+        failed.top_level_and(entries=None, has_message=True), (whole(right.DESCRIBE_CLUSTER_CONFIGS),)),
     _api(ApiKey.ALTER_CLIENT_QUOTAS, Kind.CHANGE, ClientQuotasHandler.alter_client_quotas,
         failed.alter_client_quotas, (whole(right.ALTER_CLUSTER_CONFIGS),)),
     _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, Kind.READ, UsersHandler.describe,
@@ -293,7 +294,7 @@ ROWS: Final = (
     _api(ApiKey.UPDATE_FEATURES, Kind.READ, ClusterAdminHandler.update_features,
         failed.top_level_with_message, (whole(right.ALTER_CLUSTER),)),
     _api(ApiKey.FETCH_SNAPSHOT, Kind.READ, SnapshotsHandler.fetch_snapshot,
-        failed.fetch_snapshot, (whole(right.CLUSTER_ACTION),)),
+        failed.top_level_and(topics=[]), (whole(right.CLUSTER_ACTION),)),
     _api(ApiKey.DESCRIBE_CLUSTER, Kind.READ, MetadataHandler.describe_cluster,
         failed.top_level_with_message, (_SEES_OPERATIONS,)),
     _api(ApiKey.DESCRIBE_PRODUCERS, Kind.READ, ProducersHandler.describe_producers,
@@ -347,15 +348,15 @@ ROWS: Final = (
             whole(right.READ_GROUP, field="group_id"), each(right.READ_TOPIC),
         )),
     _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, Kind.LONG_POLL, "share_states.ShareStatesHandler.initialize",
-        failed.share_state, (whole(right.CLUSTER_ACTION),)),
+        _SHARE_STATE, (whole(right.CLUSTER_ACTION),)),
     _api(ApiKey.READ_SHARE_GROUP_STATE, Kind.LONG_POLL, "share_states.ShareStatesHandler.read",
-        failed.share_state, (whole(right.CLUSTER_ACTION),)),
+        _SHARE_STATE, (whole(right.CLUSTER_ACTION),)),
     _api(ApiKey.WRITE_SHARE_GROUP_STATE, Kind.LONG_POLL, "share_states.ShareStatesHandler.write",
-        failed.share_state, (whole(right.CLUSTER_ACTION),)),
+        _SHARE_STATE, (whole(right.CLUSTER_ACTION),)),
     _api(ApiKey.DELETE_SHARE_GROUP_STATE, Kind.LONG_POLL, "share_states.ShareStatesHandler.delete",
-        failed.share_state, (whole(right.CLUSTER_ACTION),)),
+        _SHARE_STATE, (whole(right.CLUSTER_ACTION),)),
     _api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, Kind.LONG_POLL, "share_states.ShareStatesHandler.summary",
-        failed.share_state, (whole(right.CLUSTER_ACTION),)),
+        _SHARE_STATE, (whole(right.CLUSTER_ACTION),)),
     _api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, Kind.READ, "share_groups.ShareGroupsHandler.describe_offsets",
         failed.by_element("groups", "groups", "group_id"), (
             each(right.DESCRIBE_GROUP),
@@ -441,3 +442,29 @@ def unsupported_api_versions_body() -> bytes:
         "api_keys": advertised_api_keys((ApiKey.API_VERSIONS,)),
     }
     return encode_response(ApiKey.API_VERSIONS, 0, values)
+
+
+_WHEN: Final = {
+    AuthenticationStep.HANDSHAKE: "before SaslHandshake: set security.protocol to SASL_PLAINTEXT or SASL_SSL",
+    AuthenticationStep.AUTHENTICATING: "during SASL authentication",
+    AuthenticationStep.AUTHENTICATED: "after SASL authentication",
+    AuthenticationStep.REAUTHENTICATING: "during SASL re-authentication",
+    AuthenticationStep.EXPIRED: "after the session has ended (connections.max.reauth.ms): authenticate again",
+    AuthenticationStep.FAILED: "after SASL authentication failed",
+}
+
+
+def refusal(api_key: ApiKey, step: AuthenticationStep) -> ApiError | None:
+    """Why this API is refused at this step; None if it is open."""
+    if step in SERVED_APIS[api_key].open_at:
+        return None
+    if step is AuthenticationStep.NOT_REQUIRED:
+        reason = "this listener has no SASL: connect with security.protocol=PLAINTEXT or SSL"
+    else:
+        reason = f"{APIS[api_key].name} is not allowed {_WHEN[step]}"
+    return ApiError(ErrorCode.ILLEGAL_SASL_STATE, reason)
+
+
+def closes(step: AuthenticationStep) -> bool:
+    """Whether a request that is refused at this step ends the connection, as in Kafka."""
+    return step not in SIGNED_IN

@@ -214,10 +214,8 @@ class Services:
 
     def leader_of(self, topic: str, partition: int) -> int:
         """The live broker that leads a partition; -1 where none does, or there is no such partition."""
-        known = self.catalog.topic(topic)
-        if known is None or not known.has_partition(partition):
-            return NO_LEADER
-        return self.served_leader(topic, partition, known.partitions[partition].leader_id)
+        assigned = self.catalog.assigned(topic, partition)
+        return NO_LEADER if assigned is None else self.served_leader(topic, partition, assigned.leader_id)
 
     def served_leader(self, topic: str, partition: int, leader_id: int) -> int:
         """The leader that the catalog names, if that broker is live and serves the partition; else -1."""
@@ -250,8 +248,7 @@ class Services:
         """Why a partition has no replica here: it does not exist, its log could not be opened, or it is being
         created (then the error is retriable).
         """
-        known = self.catalog.topic(topic)
-        if known is None or not known.has_partition(partition):
+        if self.catalog.assigned(topic, partition) is None:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if (topic, partition) in self.partitions.unopened:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)

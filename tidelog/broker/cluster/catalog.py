@@ -353,6 +353,11 @@ class Catalog:
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
         return self._by_id.get(topic_id)
 
+    def assigned(self, topic: str, index: int) -> PartitionAssignment | None:
+        """None for a partition that does not exist."""
+        known = self._by_name.get(topic)
+        return known.partitions[index] if known is not None and known.has_partition(index) else None
+
     def name_of(self, topic: str | UUID) -> str:
         """The name of a topic that a request names by its name or its id; empty for an unknown id."""
         if isinstance(topic, str):

@@ -22,8 +22,8 @@ One object per broker. Event loop only.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -136,11 +136,18 @@ class EtcdStore:
     async def load(self) -> Catalog:
         while True:
             try:
-                return await self._load()
+                with self._reading():
+                    return await self._load()
             except EtcdCompacted:
                 continue  # While it was read.
-            except (ValueError, KeyError, TypeError) as error:
-                raise self._damaged(error) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Raises StoreError for what cannot be read."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> StoreError:
         if isinstance(error, UnknownFact):
@@ -176,11 +183,9 @@ class EtcdStore:
     async def holds(self, seen: SeenCommit) -> bool:
         entry = layout.get_range(self._layout.first_from(seen.revision))
         answer = await self._transaction({"success": [layout.get(self._layout.head), entry]})
-        try:
+        with self._reading():
             head, entries = layout.head_of(layout.found(answer, 0)), layout.found(answer, 1)
             return layout.has_commit(head, layout.commit_of(entries[0]) if entries else None, seen)
-        except (ValueError, KeyError, TypeError) as error:
-            raise self._damaged(error) from error
 
     async def _require_seen(self) -> None:
         self._is_forked = not await self.holds(self.seen)
@@ -219,10 +224,8 @@ class EtcdStore:
     async def held_cluster_id(self) -> str | None:
         """Of which cluster there is a catalog; None if there is none."""
         answer = await self._transaction({"success": [layout.get(self._layout.head)]})
-        try:
+        with self._reading():
             head = layout.head_of(layout.found(answer, 0))
-        except (ValueError, KeyError, TypeError) as error:
-            raise self._damaged(error) from error
         return None if head is None else head.cluster_id
 
     async def begin_with(self, catalog: Catalog) -> None:
@@ -290,10 +293,8 @@ class EtcdStore:
         return self._head_and_nonce(await self._transaction({"success": reads}))
 
     def _head_and_nonce(self, answer: Mapping[str, Any]) -> tuple[Head, bytes]:
-        try:
+        with self._reading():
             head, writer = layout.head_of(layout.found(answer, 0)), layout.found(answer, 1)
-        except (ValueError, KeyError, TypeError) as error:
-            raise self._damaged(error) from error
         if head is None:
             raise StoreError(f"{self._layout.head} in etcd is gone; restore etcd from a backup")
         self._saw(head)
@@ -437,11 +438,9 @@ class EtcdStore:
         reads = [layout.get(self._layout.head), layout.get_range(sessions)]
         before = self._head
         answer = await self._client.call("/v3/kv/txn", {"success": reads}, timeout_s=2 * _GUARD_INTERVAL_S)
-        try:
+        with self._reading():
             head = layout.head_of(layout.found(answer, 0))
             living = frozenset(map(layout.session_of, layout.found(answer, 1)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise self._damaged(error) from error
         self._is_lost = before is not None and (
             head is None or head.cluster_id != before.cluster_id or not head.may_follow(self.seen)
         )

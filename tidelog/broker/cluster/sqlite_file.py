@@ -240,42 +240,39 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
     """Of the facts that a delta is about, as they are before it or after it."""
     match delta:
         case TopicCreated():
-            return  # It has no facts before.
+            pass  # It has no facts before.
         case ProducerIdsReserved():
             yield facts.fact_digest("next_producer_id", int(_meta(connection, "next_producer_id")))
-            return
         case BrokerRegistered(broker):
             yield from map(facts.broker_digest, _brokers(connection, broker.node_id))
-            return
         case BrokerUnregistered(node_id):
             yield from map(facts.broker_digest, _brokers(connection, node_id))
             yield from _deleted_digests(connection, "held_by = ?", node_id)
-            return
         case FoldersRemoved(node_id, topic_ids):
             for each in topic_ids:
                 yield from _deleted_digests(connection, "topic_id = ? AND held_by = ?", each.bytes, node_id)
-            return
         case BrokerConfigsChanged(name):
             for broker_name, configs in _broker_configs(connection, name).items():
                 yield facts.broker_configs_digest(broker_name, configs)
-            return
         case AclsChanged(added, removed):
             yield from (facts.acl_digest(acl) for acl in (*added, *removed) if _has_acl(connection, acl))
-            return
         case UserChanged(name):
             for user, credentials in _users(connection, name).items():
                 yield facts.user_digest(user, credentials)
-            return
         case ClientQuotasChanged(changed):
             for entity in changed:
                 for found, quotas in _client_quotas(connection, entity).items():
                     yield facts.client_quotas_digest(found, quotas)
-            return
         case TopicDeleted(topic_id, _, gone):
             for each in {topic_id, *gone}:
                 yield from _deleted_digests(connection, "topic_id = ?", each.bytes)
+            yield from _topic_digests(connection, topic_id)
         case PartitionsAdded(topic_id) | PartitionsChanged(topic_id) | TopicConfigsChanged(topic_id):
-            pass
+            yield from _topic_digests(connection, topic_id)
+
+
+def _topic_digests(connection: sqlite3.Connection, topic_id: UUID) -> Iterator[int]:
+    """That of the topic of this id, if there is one."""
     row = connection.execute(
         "SELECT topic_id, name, configs FROM topics WHERE topic_id = ?", (topic_id.bytes,)
     ).fetchone()

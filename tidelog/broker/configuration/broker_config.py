@@ -519,14 +519,6 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, Cluster
             for name in self.listener_overrides
         }
 
-    def topic_defaults(self) -> dict[str, str]:
-        """Topic setting -> the value, as text, that applies where a topic sets none."""
-        return {
-            topic_setting: as_text(getattr(self, each.attribute))
-            for each in settings_of(BrokerConfig)
-            if (topic_setting := each.extras.get("topic_setting")) is not None
-        }
-
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Variables in the environment that look like settings but are not, each with what to do. They cause a

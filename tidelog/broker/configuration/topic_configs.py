@@ -31,6 +31,13 @@ from tidelog.broker.configuration.topic_settings import (
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.settings import Setting, as_text
 
+BROKER_NAMES: Mapping[str, str] = {
+    topic_setting: name
+    for name, each in BROKER_SETTINGS.items()
+    if (topic_setting := each.extras.get("topic_setting")) is not None
+}
+"""Topic setting -> the broker's setting that holds where a topic does not set it."""
+
 
 class TopicConfigs:
     """Checks, describes and applies the settings of topics on one broker."""
@@ -45,12 +52,9 @@ class TopicConfigs:
 
     def _take_over(self) -> None:
         """Take the broker's values over, once for all topics: as text, as values and as described."""
-        defaults = self._settings.config.topic_defaults()
-        self._broker = {
-            name: defaults.get(name, as_text(each.default)) for name, each in TOPIC_SETTINGS.items()
-        }
-        self._values = _values(self._broker)
         self._inherited = {name: self._describe(each) for name, each in TOPIC_SETTINGS.items()}
+        self._broker = {name: str(each.value) for name, each in self._inherited.items()}
+        self._values = _values(self._broker)
 
     def check(
         self, configs: Mapping[str, str | None], before: Mapping[str, str] | None = None
@@ -81,10 +85,9 @@ class TopicConfigs:
 
     def _describe(self, setting: Setting) -> DescribedSetting:
         """A setting that a topic does not have of its own."""
-        broker_name = setting.extras["broker_name"]
-        default = Synonym(broker_name or setting.name, as_text(setting.default), ConfigSource.DEFAULT_CONFIG)
-        is_known = broker_name in BROKER_SETTINGS
-        synonyms = self._settings.synonyms(broker_name) if is_known else (default,)
+        broker_name = BROKER_NAMES.get(setting.name)
+        default = Synonym(setting.name, as_text(setting.default), ConfigSource.DEFAULT_CONFIG)
+        synonyms = (default,) if broker_name is None else self._settings.synonyms(broker_name)
         return DescribedSetting(setting.name, synonyms, config_type(setting), documentation_of(setting))
 
     def log_config(self, configs: Mapping[str, str], base: LogConfig) -> LogConfig:

@@ -53,12 +53,12 @@ def leader(services: Services, topic: str, partition: int) -> int:
 
     Raises ApiError(LEADER_NOT_AVAILABLE).
     """
-    known = services.catalog.topic(topic)
-    if known is None or not known.has_partition(partition):
+    assigned = services.catalog.assigned(topic, partition)
+    if assigned is None:
         return services.node_id
-    leader_id = known.partitions[partition].leader_id
+    leader_id = assigned.leader_id
     if leader_id == NO_LEADER or not services.is_live(leader_id):
-        where = ", ".join(map(str, known.partitions[partition].replicas))
+        where = ", ".join(map(str, assigned.replicas))
         message = f"{topic}-{partition} is on broker {where}, which is gone"
         raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, message)
     return leader_id

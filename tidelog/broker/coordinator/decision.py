@@ -9,7 +9,7 @@ Pure. Source: etcd/raft's Ready, Kafka's CoordinatorResult.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 RecordT = TypeVar("RecordT")
 ResponseT = TypeVar("ResponseT")
@@ -45,3 +45,7 @@ class Decision(NamedTuple, Generic[RecordT, ResponseT]):
     """Key -> the response of the operation that is parked under it, if one is. These are released before
     `response` is parked.
     """
+
+
+Operation: TypeAlias = Callable[[int], Decision[Any, ResponseT]]
+"""One operation of a machine, which gets the time: see `CoordinatorRuntime.run`."""

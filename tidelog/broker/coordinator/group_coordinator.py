@@ -9,7 +9,7 @@ On the event loop. Source: Kafka's GroupCoordinatorService.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
@@ -25,7 +25,7 @@ from tidelog.broker.configuration.resource_settings import GROUPS
 from tidelog.broker.coordinator.consumer_groups.group import ResolvedRegex, SubscribedTopic
 from tidelog.broker.coordinator.consumer_groups.messages import ConsumerGroupSettings
 from tidelog.broker.coordinator.consumer_groups.regexes import matching
-from tidelog.broker.coordinator.decision import Decision, ResponseT
+from tidelog.broker.coordinator.decision import Decision
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
 from tidelog.broker.coordinator.groups.messages import GroupLimits, ListedGroup
 from tidelog.broker.coordinator.shards import (
@@ -48,9 +48,6 @@ _ADVICE = (
     "read, groups of this partition cannot commit. Deleting the topic deletes all committed offsets"
 )
 _Sees = Callable[[str], bool]
-_AnswerT = TypeVar("_AnswerT")
-Operation = Callable[[int], Decision[Any, ResponseT]]
-"""One operation of a machine: see `CoordinatorRuntime.run`."""
 
 
 class GroupCoordinator(Coordinator[GroupMachine]):
@@ -119,24 +116,6 @@ class GroupCoordinator(Coordinator[GroupMachine]):
         """Whether the topic exists that committed offsets are stored in."""
         return self._shards.partition_count > 0
 
-    async def run(
-        self, group_id: str, operation: Callable[[GroupMachine], Operation[ResponseT]]
-    ) -> ResponseT:
-        """Run an operation on the machine of the group's partition.
-
-        Raises ApiError: what the operation raises, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-        NOT_COORDINATOR, or INVALID_COMMIT_OFFSET_SIZE for more records than a batch holds.
-        """
-        shard = self._shards.of(group_id)
-        answer: ResponseT = await shard.run(operation(shard.machine))
-        return answer
-
-    async def read(self, group_id: str, query: Callable[[GroupMachine], _AnswerT]) -> _AnswerT:
-        """What a query of the group's machine finds, which shows what is committed. Raises ApiError."""
-        shard = self._shards.of(group_id)
-        await shard.ready_to_read()
-        return shard.read(partial(query, shard.machine))
-
     async def end_transaction(self, partition: int, marker: TransactionMarker) -> None:
         """Let what a transaction committed in this partition count, or forget it; durable at the return.
 
@@ -145,18 +124,9 @@ class GroupCoordinator(Coordinator[GroupMachine]):
         shard = self._shards.of_partition(partition)
         await shard.run(partial(shard.machine.offsets.end_transaction, marker))
 
-    async def listed(self) -> AsyncIterator[ListedGroup | ApiError]:
+    def listed(self) -> AsyncIterator[ListedGroup | ApiError]:
         """All groups of this broker, and the error of each partition that cannot list its groups."""
-        for shard in await self._shards.led_and_ready():
-            if isinstance(shard, ApiError):
-                yield shard
-                continue
-            try:
-                for some in some_at_once(sorted(shard.machine.all_ids())):
-                    for group in shard.read(partial(shard.machine.listed, some)):
-                        yield group
-            except ApiError as error:
-                yield error
+        return self._listed(lambda machine: sorted(machine.all_ids()), GroupMachine.listed)
 
     async def _sweep_repeatedly(self) -> None:
         while True:

@@ -18,15 +18,16 @@ On the event loop. Source: Kafka's CoordinatorRuntime and CoordinatorOperationEx
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import structlog
 
 from tidelog.broker.cluster.catalog import NO_LEADER, Catalog, Change
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.coordinator.decision import Operation, ResponseT
 from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.broker.coordinator.runtime import CoordinatorRuntime, Machine
@@ -373,6 +374,42 @@ class Coordinator(Generic[MachineT]):
         self.leader_of = self._shards.leader_of
         self.refuse_while = self._shards.refuse_while
         self._tasks = Tasks()
+
+    async def run(self, key: str, operation: Callable[[MachineT], Operation[ResponseT]]) -> ResponseT:
+        """Run an operation on the machine of the key's partition.
+
+        Raises ApiError: what the operation raises, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+        NOT_COORDINATOR, or the kind's code for more records than a batch holds.
+        """
+        shard = self._shards.of(key)
+        answer: ResponseT = await shard.run(operation(shard.machine))
+        return answer
+
+    async def read(self, key: str, query: Callable[[MachineT], _AnswerT]) -> _AnswerT | None:
+        """What a query of the key's machine finds, which shows what is committed; None if the topic does not
+        exist. Raises ApiError."""
+        if not self._shards.partition_count:
+            return None
+        shard = self._shards.of(key)
+        await shard.ready_to_read()
+        return shard.read(partial(query, shard.machine))
+
+    async def _listed(
+        self,
+        keys_of: Callable[[MachineT], Iterable[str]],
+        listed: Callable[[MachineT, Sequence[str]], Iterable[_AnswerT]],
+    ) -> AsyncIterator[_AnswerT | ApiError]:
+        """What `listed` finds of all keys, and the error of each partition that cannot say."""
+        for shard in await self._shards.led_and_ready():
+            if isinstance(shard, ApiError):
+                yield shard
+                continue
+            try:
+                for some in some_at_once(list(keys_of(shard.machine))):
+                    for found in shard.read(partial(listed, shard.machine, some)):
+                        yield found
+            except ApiError as error:
+                yield error
 
     def follow(self, change: Change) -> None:
         """See `Shards.follow`."""

@@ -10,16 +10,14 @@ On the event loop. Source: Kafka's ShareCoordinatorService.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TypeVar
 
 from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC
-from tidelog.broker.coordinator.decision import Decision, ResponseT
 from tidelog.broker.coordinator.shards import Coordinator, CoordinatorParts, Shard, ShardKind
 from tidelog.broker.coordinator.share_states.machine import ShareStates
 from tidelog.broker.coordinator.share_states.records import SHARE_STATE_FORMATS
-from tidelog.broker.coordinator.share_states.state import SharePartitionKey, coordinator_key
+from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 from tidelog.broker.tasks import kept
 from tidelog.protocol.errors import ErrorCode
 
@@ -31,8 +29,6 @@ _ADVICE = (
     "check the disk that holds the data folder; `tidelog log verify` shows what is damaged. Until it can be "
     "read, share groups cannot acknowledge records of these partitions"
 )
-_AnswerT = TypeVar("_AnswerT")
-Operation = Callable[[int], Decision[object, ResponseT]]
 
 
 class ShareCoordinator(Coordinator[ShareStates]):
@@ -59,14 +55,6 @@ class ShareCoordinator(Coordinator[ShareStates]):
 
     async def _begin(self, shard: Shard[ShareStates]) -> None:
         """Nothing waits for a replay."""
-
-    async def run(
-        self, key: SharePartitionKey, operation: Callable[[ShareStates], Operation[ResponseT]]
-    ) -> ResponseT:
-        """Run an operation on the machine of the key's partition. Raises ApiError."""
-        shard = self._shards.of(coordinator_key(key))
-        answer: ResponseT = await shard.run(operation(shard.machine))
-        return answer
 
     async def _prune_repeatedly(self) -> None:
         while True:

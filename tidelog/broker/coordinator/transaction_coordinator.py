@@ -197,28 +197,21 @@ class TransactionCoordinator(Coordinator[Transactions]):
 
     async def describe(self, transactional_id: str) -> Transaction:
         """Raises ApiError: TRANSACTIONAL_ID_NOT_FOUND, or why the coordinator cannot say."""
-        if not self._shards.partition_count:
+        found = await self.read(transactional_id, lambda machine: machine.describe(transactional_id))
+        if found is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        shard = self._shards.of(transactional_id)
-        await shard.ready_to_read()
-        return shard.read(partial(shard.machine.describe, transactional_id))
+        return found
 
     async def listed(self, *, only_active: bool) -> AsyncIterator[messages.Held | ApiError]:
         """All transactional ids of this broker, or those with a transaction, and the error of each partition
         that cannot list its ids."""
-        for shard in await self._shards.led_and_ready():
-            if isinstance(shard, ApiError):
-                yield shard
-                continue
-            machine = shard.machine
-            ids = {*(machine.active_ids() if only_active else machine.ids()), *machine.uncommitted_ids()}
-            try:
-                for some in some_at_once(list(ids)):
-                    for held in shard.read(partial(machine.listed, some)):
-                        if not (only_active and held.transaction.state.is_idle):
-                            yield held
-            except ApiError as error:
-                yield error
+
+        def ids_of(machine: Transactions) -> set[str]:
+            return {*(machine.active_ids() if only_active else machine.ids()), *machine.uncommitted_ids()}
+
+        async for held in self._listed(ids_of, Transactions.listed):
+            if isinstance(held, ApiError) or not (only_active and held.transaction.state.is_idle):
+                yield held
 
     def now_ms(self) -> int:
         """The time by which transactions begin and time out."""

@@ -75,10 +75,8 @@ class TransactionMarkers:
 
     def _leader_of(self, where: TopicPartition) -> int | None:
         """The broker that leads a partition, -1 for none; None if there is no such partition."""
-        topic = self._parts.catalog.topic(where.topic)
-        if topic is None or not topic.has_partition(where.partition):
-            return None
-        return topic.partitions[where.partition].leader_id
+        assigned = self._parts.catalog.assigned(*where)
+        return None if assigned is None else assigned.leader_id
 
     def _begin(self, marker: TransactionMarker, where: TopicPartition) -> Awaitable[object]:
         """What is done when the marker is durable. Raises ApiError."""

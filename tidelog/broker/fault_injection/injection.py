@@ -5,7 +5,8 @@ Owns the wrappers around the handlers. The meaning of an order:
   no later answer of the same connection is sent either, as when the network loses an answer;
 - delay: the answer is held back, and with it the later answers of the same connection;
 - error: the whole request is answered with the code, before it takes effect or after it;
-- cut: the connection is closed without an answer, before the request takes effect or after it.
+- cut: the connection is closed without an answer, before the request takes effect or after it;
+- expire_locks: all locks of one partition of a share group end at once, as if their time had passed.
 
 Invariants: a request takes effect in the order of arrival, whatever happens to its answer; `release` ends
 every wait, so a fault never delays a stop.
@@ -25,6 +26,7 @@ from tidelog.broker.fault_injection.producer_changes import PRODUCER_FAULTS, Pro
 from tidelog.broker.fault_injection.rules import (
     APIS,
     Fault,
+    FaultError,
     FaultKind,
     FaultOrder,
     FaultRules,
@@ -33,7 +35,6 @@ from tidelog.broker.fault_injection.rules import (
     RequestFacts,
     parse_order,
 )
-from tidelog.broker.fault_injection.share_locks import EXPIRE_LOCKS, expire_locks
 from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer, RequestContext
 from tidelog.broker.services import Services
 from tidelog.broker.tasks import Tasks
@@ -188,3 +189,23 @@ def _facts(context: RequestContext, request: Any, catalog: Catalog) -> RequestFa
 
     expects_answer = key != ApiKey.PRODUCE or request.acks != 0
     return RequestFacts(key, header.client_id, expects_answer, partitions)
+
+
+EXPIRE_LOCKS = "expire_locks"
+_KNOWN = ("fault", "group_id", "topic", "partition")
+
+
+def expire_locks(services: Services, values: Mapping[str, object]) -> dict[str, Any]:
+    """From JSON: group_id, topic, partition (0). Returns how many records were locked. Raises FaultError."""
+    if values.keys() - set(_KNOWN):
+        raise FaultError(f"unknown field {min(values.keys() - set(_KNOWN))!r}; known are {', '.join(_KNOWN)}")
+    group_id, topic, partition = values.get("group_id"), values.get("topic"), values.get("partition", 0)
+    if not isinstance(group_id, str) or not isinstance(topic, str):
+        raise FaultError("expected group_id and topic, the names of a share group and of a topic")
+    for held in services.share.partitions.of_group(group_id):
+        if (held.replica.topic, held.key.partition) == (topic, partition):
+            ended = {"group_id": group_id, "topic": topic, "partition": partition}
+            ended |= {"fault": EXPIRE_LOCKS, "records": held.expire_locks()}
+            logger.warning("share_locks_expired", **ended)
+            return ended
+    raise FaultError(f"no member of share group {group_id!r} reads {topic}-{partition} at this broker")

@@ -10,14 +10,21 @@ handler.
 Source: Kafka's AuthHelper.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
+from uuid import UUID
 
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
 from tidelog.broker.handlers.connection_state import ConnectionState
 from tidelog.broker.handlers.context import Handler, RequestContext
 from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS, Access, Authorizer
-from tidelog.broker.security.required_access import DESCRIBE_CLUSTER, OF_CLUSTER, Need, Right
+from tidelog.broker.security.required_access import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC,
+    OF_CLUSTER,
+    Need,
+    Right,
+)
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME, ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -169,6 +176,14 @@ class GuardedHandler:
             if pace.spent(ELEMENTS_PER_GROUP):
                 await self._services.turns.next()
         return groups
+
+    def _check_may_describe(self, context: RequestContext, topics: Mapping[UUID, str]) -> None:
+        """Raise ApiError unless the user may describe all topics that are assigned in a group: id -> name."""
+        if not all(self._access.allows(context, DESCRIBE_TOPIC, name) for name in topics.values()):
+            raise ApiError(
+                DESCRIBE_TOPIC.refusal,
+                "The group has described topic(s) that the client is not authorized to describe.",
+            )
 
 
 def guarded(access: AccessControl, needs: tuple[Need, ...], handler: Handler) -> Handler:

@@ -193,24 +193,14 @@ def _filter(asked: types.DescribeAclsRequest | types.DeleteAclsRequestFilter) ->
 def _only_acl(wanted: AclFilter) -> Acl | None:
     """The one ACL that a filter can select; None if it leaves something open."""
     if (
-        wanted.resource_name is None
-        or wanted.principal is None
-        or wanted.host is None
+        None in (wanted.resource_name, wanted.principal, wanted.host)
         or wanted.resource_type == ResourceType.ANY
         or wanted.pattern_type in (PatternType.ANY, PatternType.MATCH)
         or wanted.operation == Operation.ANY
         or wanted.permission == Permission.ANY
     ):
         return None
-    return Acl(
-        wanted.resource_type,
-        wanted.pattern_type,
-        wanted.resource_name,
-        wanted.principal,
-        wanted.host,
-        wanted.operation,
-        wanted.permission,
-    )
+    return Acl._make(wanted)
 
 
 def _member(kind: type[_E], number: int, what: str) -> _E:

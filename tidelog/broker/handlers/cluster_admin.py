@@ -22,6 +22,7 @@ from tidelog.broker.cluster.catalog import NO_LEADER, PartitionAssignment
 from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.configuration.resource_settings import CLIENT_METRICS, KINDS
 from tidelog.broker.features import FINALIZED_FEATURES
+from tidelog.broker.handlers.by_topic import NamedPartitions, answers_by_topic, named_once
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.metadata import NO_TOPIC_ID
@@ -40,7 +41,6 @@ _LONGEST_MOVABLE = 215
 _RESOURCE_TYPES = frozenset((TOPIC_RESOURCE, BROKER_RESOURCE, *KINDS))
 _REASSIGNED_AT_ONCE = 500
 """Partitions whose reassignment begins with one commit, which is planned in one step of the loop."""
-_Named = dict[str, dict[int, None]]
 _partition_index = attrgetter("partition_index")
 
 
@@ -64,14 +64,8 @@ class ClusterAdminHandler:
                     yield
             if pace.spent():
                 yield
-        results: list[DictOf[types.AlterReplicaLogDirsResponseResult]] = []
-        for name, folders in wanted.items():
-            answer = partial(self._in_folder, name)
-            results.append(
-                {"topic_name": name, "partitions": (yield from each(answer, folders.items(), pace))}
-            )
-            if pace.spent():
-                yield
+        asked = ((name, folders.items()) for name, folders in wanted.items())
+        results = yield from answers_by_topic(asked, self._in_folder, pace, name="topic_name")
         return {"results": results}
 
     def _in_folder(self, topic: str, wanted: tuple[int, str]) -> DictOf[types.PartitionError]:
@@ -83,7 +77,8 @@ class ClusterAdminHandler:
         elif path != str(self._services.config.data_dir.absolute()):
             code = ErrorCode.LOG_DIR_NOT_FOUND
         elif replica is None:
-            code = self._missing(topic, index) or ErrorCode.REPLICA_NOT_AVAILABLE
+            is_known = self._services.catalog.assigned(topic, index) is not None
+            code = ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif not replica.is_running:
             code = ErrorCode.KAFKA_STORAGE_ERROR
         return {"partition_index": index, "error_code": code}
@@ -135,7 +130,7 @@ class ClusterAdminHandler:
         return self._elect(named, request.election_type, is_for_all=request.topic_partitions is None)
 
     async def _elect(
-        self, named: _Named, election_type: int, *, is_for_all: bool
+        self, named: NamedPartitions, election_type: int, *, is_for_all: bool
     ) -> DictOf[types.ElectLeadersResponse]:
         from tidelog.broker.cluster.controller import elected_as_preferred
 
@@ -179,10 +174,10 @@ class ClusterAdminHandler:
     def _election(self, topic: str, index: int, election_type: int) -> ErrorCode:
         from tidelog.broker.cluster.controller import elected_as_preferred, elected_uncleanly
 
-        known = self._services.catalog.topic(topic)
-        if known is None or not known.has_partition(index):
+        assigned = self._services.catalog.assigned(topic, index)
+        if assigned is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assigned, leader_id = known.partitions[index], self._services.leader_of(topic, index)
+        leader_id = self._services.leader_of(topic, index)
         live = {each for each in assigned.replicas if self._services.is_live(each)}
         if election_type == PREFERRED_ELECTION:
             if leader_id == assigned.replicas[0]:
@@ -351,24 +346,16 @@ class ClusterAdminHandler:
         await self._services.unregister(request.broker_id)
         return {"error_code": ErrorCode.NONE, "error_message": None}
 
-    def _missing(self, topic: str, index: int) -> ErrorCode | None:
-        known = self._services.catalog.topic(topic)
-        if known is None or not known.has_partition(index):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return None
-
-    def _partitions(self, topics: Iterable[types.PartitionsByName] | None, pace: Pace) -> Steps[_Named]:
+    def _partitions(
+        self, topics: Iterable[types.PartitionsByName] | None, pace: Pace
+    ) -> Steps[NamedPartitions]:
         """The partitions that a request names, each once, in their order; None names all."""
-        named: _Named = {}
-        if topics is None:
-            for topic in list(self._services.catalog.topics()):  # The catalog may change between two steps.
-                named[topic.name] = dict.fromkeys(range(len(topic.partitions)))
-                if pace.spent():
-                    yield
-            return named
-        for wanted in topics:
-            named.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
-            if pace.spent(1 + len(wanted.partitions) // NUMBERS_PER_ELEMENT):
+        if topics is not None:
+            return (yield from named_once(topics, pace, name="topic"))
+        named: NamedPartitions = {}
+        for topic in list(self._services.catalog.topics()):  # The catalog may change between two steps.
+            named[topic.name] = dict.fromkeys(range(len(topic.partitions)))
+            if pace.spent():
                 yield
         return named
 

@@ -111,37 +111,18 @@ class ConsumerGroupsHandler(GuardedHandler):
     async def _described(
         self, context: RequestContext, group_id: str
     ) -> DictOf[types.ConsumerGroupDescribeResponseGroup]:
-        group: DescribedConsumerGroup | None = None
         if not self._access.allows(context, DESCRIBE_GROUP, group_id):
             return {"group_id": group_id, "error_code": DESCRIBE_GROUP.refusal}
-        if self._groups.has_topic:
-            try:
-                group = await self._groups.read(
-                    group_id, lambda machine: machine.groups.consumer.describe(group_id)
-                )
-            except ApiError as error:
-                return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
-        if group is None:
-            message = f"Group {group_id} is not a consumer group."
-            return {
-                "group_id": group_id,
-                "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
-                "error_message": message,
-            }
-        if not self._may_describe_topics(context, group):
-            return {
-                "group_id": group_id,
-                "error_code": DESCRIBE_TOPIC.refusal,
-                "error_message": "The group has described topic(s) that the client is not authorized to "
-                "describe.",
-            }
+        try:
+            group = await self._groups.read(
+                group_id, lambda machine: machine.groups.consumer.describe(group_id)
+            )
+            if group is None:
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            self._check_may_describe(context, group.topics)
+        except ApiError as error:
+            return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
         return await self._services.turns.run(_described(group))
-
-    def _may_describe_topics(self, context: RequestContext, group: DescribedConsumerGroup) -> bool:
-        """Whether the request may describe all topics that are assigned to members of the group."""
-        if not self._access.is_on:
-            return True
-        return all(self._access.allows(context, DESCRIBE_TOPIC, name) for name in group.topics.values())
 
 
 def _owned(request: types.ConsumerGroupHeartbeatRequest) -> Steps[Assignment | None]:

@@ -50,6 +50,12 @@ def top_level_with_message(request: object, code: ErrorCode, message: str | None
     return {"error_code": code, "error_message": message}
 
 
+def top_level_and(*, has_message: bool = False, **more: object) -> ErrorAnswer:
+    """An answer with an error and fields that are the same for each request."""
+    error = top_level_with_message if has_message else top_level
+    return lambda request, code, message: {**error(request, code, message), **more}
+
+
 def by_element(results: str, asked: str, *fields: str, has_message: bool = True) -> ErrorAnswer:
     """An answer that lists in `results` the elements of the request's `asked`: texts, which are one field of
     the answer, or structs, of which the answer has these fields.
@@ -72,18 +78,20 @@ def by_partition(
     index_field: str = "partition_index",
     partitions: str = "partitions",
     *,
+    results: str = "topics",
     has_message: bool = False,
     **more: Any,
 ) -> ErrorAnswer:
-    """An answer that lists the request's topics with these fields, and their partitions. The request has them
-    in the field `partitions`: as indexes, or as structs with `index_field`. `more` is added to each.
+    """An answer that lists in `results` the request's topics with these fields, and their partitions. The
+    request has them in the field `partitions`: as indexes, or as structs with `index_field`. `more` is added
+    to each.
     """
 
     def answer(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
         error = (top_level_with_message if has_message else top_level)(request, code, message)
         failed = _failed(index_field, **error, **more)
         names = {name: name for name in topic_fields}
-        return {"topics": (yield from _topics(request.topics, failed, Pace(), names, partitions))}
+        return {results: (yield from _topics(request.topics, failed, Pace(), names, partitions))}
 
     return answer
 
@@ -143,12 +151,6 @@ def find_coordinator(
     }
 
 
-def init_producer_id(
-    request: types.InitProducerIdRequest, code: ErrorCode, message: str | None
-) -> DictOf[types.InitProducerIdResponse]:
-    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
-
-
 def delete_topics(
     request: types.DeleteTopicsRequest, code: ErrorCode, message: str | None
 ) -> DictOf[types.DeleteTopicsResponse]:
@@ -198,12 +200,6 @@ def join_group(
     return {"error_code": code, "member_id": request.member_id}
 
 
-def fetch_snapshot(
-    request: types.FetchSnapshotRequest, code: ErrorCode, message: str | None
-) -> DictOf[types.FetchSnapshotResponse]:
-    return {"error_code": code, "topics": []}
-
-
 def write_txn_markers(
     request: types.WriteTxnMarkersRequest, code: ErrorCode, message: str | None
 ) -> Steps[dict[str, Any]]:
@@ -250,12 +246,6 @@ def alter_user_scram_credentials(
     return {"results": (yield from each(failed, named, Pace()))}
 
 
-def describe_client_quotas(
-    request: types.DescribeClientQuotasRequest, code: ErrorCode, message: str | None
-) -> DictOf[types.DescribeClientQuotasResponse]:
-    return {"error_code": code, "error_message": message, "entries": None}
-
-
 def alter_client_quotas(
     request: types.AlterClientQuotasRequest, code: ErrorCode, message: str | None
 ) -> Steps[DictOf[types.AlterClientQuotasResponse]]:
@@ -267,19 +257,3 @@ def alter_client_quotas(
         return {"error_code": code, "error_message": message, "entity": entity}
 
     return {"entries": (yield from each(failed, request.entries, Pace()))}
-
-
-def share_state(request: Any, code: ErrorCode, message: str | None) -> dict[str, object]:
-    """Of the APIs by which leaders keep the states of share partitions."""
-    return {
-        "results": [
-            {
-                "topic_id": topic.topic_id,
-                "partitions": [
-                    {"partition": each.partition, "error_code": code, "error_message": message}
-                    for each in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.coordinator.groups.messages import DescribedGroup, ListedGroup
+from tidelog.broker.coordinator.groups.messages import DescribedGroup
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.broker.handlers.access_control import ELEMENTS_PER_GROUP, GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
@@ -52,9 +52,10 @@ class GroupAdminHandler(GuardedHandler):
         version = context.header.api_version
         try:
             self._access.check(context, DESCRIBE_GROUP, group_id)
-            group = await self._describe(group_id)
+            group = await self._groups.read(group_id, lambda machine: machine.describe(group_id))
         except ApiError as error:
             return {"group_id": group_id, "error_code": error.code, **_message(error.message, version)}
+        group = group or DescribedGroup(group_id, GroupState.DEAD, "", "", ())
         if group.state is GroupState.DEAD and version >= _NOT_FOUND_FROM:
             return {
                 "group_id": group_id,
@@ -64,18 +65,13 @@ class GroupAdminHandler(GuardedHandler):
             }
         return _group(group)
 
-    async def _describe(self, group_id: str) -> DescribedGroup:
-        if not self._groups.has_topic:
-            return DescribedGroup(group_id, GroupState.DEAD, "", "", ())
-        return await self._groups.read(group_id, lambda machine: machine.describe(group_id))
-
     async def list_groups(
         self, context: RequestContext, request: types.ListGroupsRequest
     ) -> DictOf[types.ListGroupsResponse]:
         states = await self._filter(request.states_filter)
-        types = await self._filter(request.types_filter)
+        kinds = await self._filter(request.types_filter)
         pace = Pace()
-        groups = []
+        groups: list[DictOf[types.ListGroupsResponseGroup]] = []
         code = ErrorCode.NONE
         shows_all = self._access.shows(context, DESCRIBE_CLUSTER, CLUSTER_NAME)
         async for listed in self._groups.listed():
@@ -83,10 +79,17 @@ class GroupAdminHandler(GuardedHandler):
                 code = listed.code
             elif (
                 (not states or listed.state.lower() in states)
-                and (not types or listed.type in types)
+                and (not kinds or listed.type in kinds)
                 and (shows_all or self._access.shows(context, DESCRIBE_GROUP, listed.group_id))
             ):
-                groups.append(_listed(listed))
+                groups.append(
+                    {
+                        "group_id": listed.group_id,
+                        "protocol_type": listed.protocol_type,
+                        "group_state": listed.state,
+                        "group_type": listed.type,
+                    }
+                )
             if pace.spent():
                 await self._services.turns.next()
         return {"error_code": code, "groups": groups}
@@ -149,13 +152,4 @@ def _group(group: DescribedGroup) -> DictOf[types.DescribeGroupsResponseGroup]:
             }
             for member in group.members
         ],
-    }
-
-
-def _listed(group: ListedGroup) -> DictOf[types.ListGroupsResponseGroup]:
-    return {
-        "group_id": group.group_id,
-        "protocol_type": group.protocol_type,
-        "group_state": group.state,
-        "group_type": group.type,
     }

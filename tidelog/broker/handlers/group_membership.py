@@ -20,8 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from tidelog.broker.coordinator.decision import ResponseT
-from tidelog.broker.coordinator.group_coordinator import Operation
+from tidelog.broker.coordinator.decision import Operation, ResponseT
 from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.groups.group import Protocol
 from tidelog.broker.coordinator.groups.joining import MAX_PROTOCOLS
@@ -53,7 +52,9 @@ class GroupMembershipHandler:
 
     def join_group(self, context: RequestContext, request: types.JoinGroupRequest) -> Steps[LateAnswer]:
         # One more than allowed is enough to have the request refused.
-        protocols = yield from each(_protocol, request.protocols[: MAX_PROTOCOLS + 1], Pace())
+        protocols = yield from each(
+            lambda sent: Protocol(sent.name, sent.metadata), request.protocols[: MAX_PROTOCOLS + 1], Pace()
+        )
         held_bytes = sum(_ELEMENT_BYTES + len(known.metadata) for known in protocols)
         return LateAnswer.of(self._join(context, request, tuple(protocols)), held_bytes)
 
@@ -161,7 +162,9 @@ class GroupMembershipHandler:
     ) -> Steps[Awaitable[DictOf[types.LeaveGroupResponse]]]:
         if context.header.api_version < _BATCHED_LEAVE_FROM:
             return self._leave_alone(request.group_id, MemberIdentity(request.member_id, None))
-        leaving = yield from each(_identity, request.members, Pace())
+        leaving = yield from each(
+            lambda sent: MemberIdentity(sent.member_id, sent.group_instance_id), request.members, Pace()
+        )
         return self._leave(request.group_id, leaving)
 
     async def _leave_alone(self, group_id: str, identity: MemberIdentity) -> DictOf[types.LeaveGroupResponse]:
@@ -190,14 +193,6 @@ class GroupMembershipHandler:
         return await self._groups.run(
             group_id, lambda machine: partial(machine.groups.leave, group_id, leaving)
         )
-
-
-def _protocol(sent: types.JoinGroupRequestProtocol) -> Protocol:
-    return Protocol(sent.name, sent.metadata)
-
-
-def _identity(sent: types.LeaveGroupRequestMember) -> MemberIdentity:
-    return MemberIdentity(sent.member_id, sent.group_instance_id)
 
 
 def _join_request(

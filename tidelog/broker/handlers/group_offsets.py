@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Topic
-from tidelog.broker.coordinator.group_coordinator import Operation
+from tidelog.broker.coordinator.decision import Operation
 from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.offsets.committed_offsets import is_of
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset
 from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.by_topic import answers_by_topic
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_TOPIC
 from tidelog.broker.services import Services
@@ -96,9 +97,9 @@ class GroupOffsetsHandler(GuardedHandler):
 
         It is asked for before the offsets: if a transaction ends between the two, its outcome is in them.
         """
-        if not request.require_stable or not self._groups.has_topic:
+        if not request.require_stable:
             return ()
-        return await self._groups.read(group_id, lambda machine: machine.offsets.unstable(group_id))
+        return await self._groups.read(group_id, lambda machine: machine.offsets.unstable(group_id)) or ()
 
     async def _group(
         self,
@@ -124,11 +125,10 @@ class GroupOffsetsHandler(GuardedHandler):
         return await turns.run(self._committed(context, wanted, held, unstable, by_id=by_id))
 
     async def _held(self, group_id: str, names: Sequence[str] | None, member: _MemberEpoch) -> _Held:
-        if not self._groups.has_topic:
-            return {}
-        return await self._groups.read(
+        found = await self._groups.read(
             group_id, lambda machine: machine.offsets.fetch(group_id, names, *member)
         )
+        return found or {}
 
     def _wanted(
         self, topics: Sequence[types.OffsetFetchRequestGroupTopic], *, by_id: bool
@@ -231,7 +231,13 @@ class GroupOffsetsHandler(GuardedHandler):
         known = [topic.name for topic in topics if topic is not None and topic.name not in denied]
         codes = await self._groups.run(request.group_id, delete)
         codes = {**codes, **dict.fromkeys(denied, READ_TOPIC.refusal)}
-        return {"error_code": ErrorCode.NONE, "topics": await turns.run(_deleted(wanted, codes))}
+
+        def answer(name: str, index: int) -> DictOf[types.PartitionError]:
+            code = codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return {"partition_index": index, "error_code": code}
+
+        deleted = await turns.run(answers_by_topic(wanted.items(), answer, Pace()))
+        return {"error_code": ErrorCode.NONE, "topics": deleted}
 
     def _to_delete(
         self, topics: Sequence[types.OffsetDeleteRequestTopic]
@@ -248,24 +254,6 @@ class GroupOffsetsHandler(GuardedHandler):
             if pace.spent():
                 yield
         return wanted
-
-
-def _deleted(
-    wanted: Mapping[str, Mapping[int, None]], codes: Mapping[str, ErrorCode]
-) -> Steps[list[DictOf[types.TopicErrors]]]:
-    pace = Pace()
-    answers: list[DictOf[types.TopicErrors]] = []
-    for name, indexes in wanted.items():
-        code = codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        partitions = yield from each(partial(_answer, code), indexes, pace)
-        answers.append({"name": name, "partitions": partitions})
-        if pace.spent():
-            yield
-    return answers
-
-
-def _answer(code: ErrorCode, index: int) -> DictOf[types.PartitionError]:
-    return {"partition_index": index, "error_code": code}
 
 
 def _committed(index: int, committed: CommittedOffset) -> DictOf[types.OffsetFetchResponsePartition]:

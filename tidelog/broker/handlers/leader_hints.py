@@ -30,7 +30,7 @@ from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, in_steps
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
-    from tidelog.broker.cluster.catalog import PartitionAssignment
+    pass
 
 REFUSALS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _FIRST_VERSIONS: Final = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 12}
@@ -85,7 +85,9 @@ class LeaderHints:
         self, context: RequestContext, topic: TopicKey, index: int, endpoints: dict[int, NodeEndpoint]
     ) -> tuple[int, int] | None:
         """(broker id, epoch) of a live leader that the client can reach."""
-        assigned = self._assigned(topic, index)
+        catalog = self._services.catalog
+        name = topic if isinstance(topic, str) else catalog.name_of(topic)
+        assigned = None if name is None else catalog.assigned(name, index)
         if assigned is None or not self._services.is_live(assigned.leader_id):
             return None
         node_id = assigned.leader_id
@@ -93,13 +95,7 @@ class LeaderHints:
             address = address_of(self._services, context, node_id)
             if address is None:
                 return None
-            broker = self._services.catalog.brokers.get(node_id)
+            broker = catalog.brokers.get(node_id)
             rack = None if broker is None else broker.rack
             endpoints[node_id] = NodeEndpoint(node_id, address.host, address.port, rack)
         return node_id, assigned.leader_epoch
-
-    def _assigned(self, topic: TopicKey, index: int) -> PartitionAssignment | None:
-        catalog = self._services.catalog
-        name = topic if isinstance(topic, str) else catalog.name_of(topic)
-        known = None if name is None else catalog.topic(name)
-        return known.partitions[index] if known is not None and known.has_partition(index) else None

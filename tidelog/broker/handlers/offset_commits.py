@@ -19,8 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Topic
-from tidelog.broker.coordinator.decision import Decision
-from tidelog.broker.coordinator.group_coordinator import Operation
+from tidelog.broker.coordinator.decision import Decision, Operation
 from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord

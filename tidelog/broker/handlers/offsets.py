@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.by_topic import answers_by_topic
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.replicas.leader import MovedStart
 from tidelog.broker.replicas.replica import Replica
@@ -34,7 +35,7 @@ from tidelog.broker.security.required_access import CLUSTER_ACTION, DELETE_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.steps import Pace, Steps, each
+from tidelog.protocol.steps import Pace, Steps
 from tidelog.protocol.types import NO_OFFSET
 
 if TYPE_CHECKING:
@@ -318,16 +319,9 @@ class _Asked:
 
     def answers(self, answer: Callable[[str, Any], Any], **refused: Any) -> Steps[list[Any]]:
         """The result of `answer(topic, partition)` for each; if it raises ApiError, code and `refused`."""
-        pace = Pace()
-        topics = []
-        for topic in self._topics:
-            name = topic[self._topic_field]
-            answer_one = partial(self._answer_one, answer, refused, name)
-            partitions = yield from each(answer_one, topic.partitions, pace)
-            topics.append({self._topic_field: name, "partitions": partitions})
-            if pace.spent():
-                yield
-        return topics
+        asked = ((topic[self._topic_field], topic.partitions) for topic in self._topics)
+        answer_one = partial(self._answer_one, answer, refused)
+        return answers_by_topic(asked, answer_one, Pace(), name=self._topic_field)
 
     def _answer_one(
         self, answer: Callable[[str, Any], Any], refused: Mapping[str, Any], topic: str, partition: Any

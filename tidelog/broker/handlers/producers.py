@@ -20,6 +20,7 @@ from tidelog.broker.coordinator.producer_ids import check_init_producer_id
 from tidelog.broker.coordinator.transactions.messages import Initialization
 from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.by_topic import answers_by_topic, named_once
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import (
     IDEMPOTENT_WRITE,
@@ -31,7 +32,7 @@ from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_table import ProducerEntry, entries_of
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
+from tidelog.protocol.steps import Pace, Steps
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -136,18 +137,9 @@ class ProducersHandler(GuardedHandler):
     ) -> Steps[DictOf[types.DescribeProducersResponse]]:
         """Every live producer of the partitions asked for, as the partition's leader knows it."""
         pace = Pace()
-        wanted: dict[str, dict[int, None]] = {}
-        for topic in request.topics:
-            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-            if pace.spent(1 + len(topic.partition_indexes) // NUMBERS_PER_ELEMENT):
-                yield
-        topics: list[DictOf[types.DescribeProducersResponseTopic]] = []
-        for name, indexes in wanted.items():
-            partitions = yield from each(partial(self._describe, context, name), indexes, pace)
-            topics.append({"name": name, "partitions": partitions})
-            if pace.spent():
-                yield
-        return {"topics": topics}
+        wanted = yield from named_once(request.topics, pace, partitions="partition_indexes")
+        describe = partial(self._describe, context)
+        return {"topics": (yield from answers_by_topic(wanted.items(), describe, pace))}
 
     def _describe(
         self, context: RequestContext, topic: str, index: int

@@ -83,7 +83,7 @@ class SaslHandler:
         connection = context.connection
         session = connection.session
         if session is None:
-            raise RuntimeError("the gate lets SaslAuthenticate pass without a SaslHandshake")
+            raise RuntimeError("SaslAuthenticate is served without a SaslHandshake")
         try:
             outcome = await self._authentication.step(
                 session, bytes(request.auth_bytes), connection.listener.name, connection.client_host

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tidelog.broker.configuration.group_settings import share_group_config
+from tidelog.broker.coordinator.consumer_groups.group import JOINING_EPOCH
 from tidelog.broker.coordinator.consumer_groups.records import assignment_values
 from tidelog.broker.coordinator.share_groups.group import ShareGroup, StatePartitions
 from tidelog.broker.coordinator.share_groups.machine import (
     ASSIGNOR,
-    JOINING_EPOCH,
     DescribedShareGroup,
     ShareHeartbeat,
     ShareHeartbeatAnswer,
@@ -184,17 +184,13 @@ class ShareGroupsHandler(GuardedHandler):
         try:
             self._access.check(context, DESCRIBE_GROUP, group_id)
             group = await self._group(group_id, lambda machine: machine.groups.share.describe(group_id))
-            if any(not self._access.allows(context, DESCRIBE_TOPIC, name) for name in group.topics.values()):
-                raise ApiError(
-                    DESCRIBE_TOPIC.refusal,
-                    "The group has described topic(s) that the client is not authorized to describe.",
-                )
+            self._check_may_describe(context, group.topics)
         except ApiError as error:
             return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
         return _described(group)
 
     async def _group(self, group_id: str, query: Any) -> Any:
-        found = await self._groups.read(group_id, query) if self._groups.has_topic else None
+        found = await self._groups.read(group_id, query)
         if found is None:
             raise not_found(group_id)
         return found

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.coordinator.share_states.machine import ShareStates, StateWrite
 from tidelog.broker.coordinator.share_states.records import batch_values, batches_of
-from tidelog.broker.coordinator.share_states.state import SharePartitionKey
+from tidelog.broker.coordinator.share_states.state import SharePartitionKey, coordinator_key
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError
@@ -107,7 +107,7 @@ class ShareStatesHandler:
         async def answer(topic_id: Any, each: Any) -> dict[str, object]:
             key = SharePartitionKey(request.group_id, topic_id, each.partition)
             try:
-                state = await self._coordinator.run(key, ask(key, each))
+                state = await self._coordinator.run(coordinator_key(key), ask(key, each))
             except ApiError as error:
                 return {"partition": each.partition, "error_code": error.code, "error_message": error.message}
             return {"partition": each.partition, **found(state)}

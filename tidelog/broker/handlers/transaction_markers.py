@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
+from tidelog.broker.handlers.by_topic import answers_by_topic
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
@@ -139,12 +140,8 @@ def _answers(
 
     for asked in request.markers:
         marker = _marker(asked)
-        topics: list[DictOf[types.WriteTxnMarkersResponseTopic]] = []
-        for topic in asked.topics:
-            partitions = yield from each(partial(answer, marker, topic.name), topic.partition_indexes, pace)
-            topics.append({"name": topic.name, "partitions": partitions})
-            if pace.spent():
-                yield
+        wanted = ((topic.name, topic.partition_indexes) for topic in asked.topics)
+        topics = yield from answers_by_topic(wanted, partial(answer, marker), pace)
         answers.append({"producer_id": asked.producer_id, "topics": topics})
         if pace.spent():
             yield

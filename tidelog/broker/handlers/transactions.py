@@ -12,8 +12,7 @@ KIP-360 (PRODUCER_FENCED), KIP-664, KIP-890, KIP-994 (durations), KIP-1152 (patt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
@@ -22,11 +21,12 @@ from tidelog.broker.coordinator.transactions.messages import Held
 from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.by_topic import NamedPartitions, answers_by_topic, named_once
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTION, WRITE_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
+from tidelog.protocol.steps import Pace, Steps, each
 from tidelog.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ _PARTITIONS_ABORTABLE_FROM = 5
 _ABORTABLE_FROM = 4
 _EPOCH_PER_TRANSACTION_FROM = 5
 _STATES = {state.label: state for state in TransactionState}
-_Wanted = dict[str, dict[int, None]]
-_Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class TransactionsHandler(GuardedHandler):
@@ -90,7 +88,7 @@ class TransactionsHandler(GuardedHandler):
         """Add partitions to one transaction, or look whether it has them; the answer for each."""
         turns = self._services.turns
         version = context.header.api_version
-        wanted = await turns.run(_named(topics))
+        wanted = await turns.run(named_once(topics, Pace()))
         codes: dict[TopicPartition, ErrorCode] = {}
         partitions = await turns.run(self._known(context, wanted, codes))
         if only_verify:
@@ -108,10 +106,16 @@ class TransactionsHandler(GuardedHandler):
             except ApiError as error:
                 code = _answered(version, error.code, _PARTITIONS_ABORTABLE_FROM)
             codes = dict.fromkeys(partitions, code)
-        return await turns.run(_results(wanted, codes))
+
+        def result(name: str, index: int) -> DictOf[types.AddPartitionsToTxnResponseResultsByPartition]:
+            return {"partition_index": index, "partition_error_code": codes[TopicPartition(name, index)]}
+
+        return await turns.run(
+            answers_by_topic(wanted.items(), result, Pace(), partitions="results_by_partition")
+        )
 
     def _known(
-        self, context: RequestContext, wanted: _Wanted, codes: dict[TopicPartition, ErrorCode]
+        self, context: RequestContext, wanted: NamedPartitions, codes: dict[TopicPartition, ErrorCode]
     ) -> Steps[list[TopicPartition]]:
         """The partitions that exist and may be written to; notes the code of the others."""
         pace = Pace()
@@ -253,31 +257,3 @@ def _verified(version: int, code: ErrorCode) -> ErrorCode:
     if code == ErrorCode.INVALID_TXN_STATE and version >= _PARTITIONS_ABORTABLE_FROM:
         return ErrorCode.TRANSACTION_ABORTABLE
     return code
-
-
-def _named(topics: Iterable[types.AddPartitionsToTxnRequestTopic]) -> Steps[_Wanted]:
-    """Topic -> the partitions that are named, each once."""
-    pace = Pace()
-    wanted: _Wanted = {}
-    for topic in topics:
-        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
-        if pace.spent(1 + len(topic.partitions) // NUMBERS_PER_ELEMENT):
-            yield
-    return wanted
-
-
-def _results(
-    wanted: _Wanted, codes: _Codes
-) -> Steps[list[DictOf[types.AddPartitionsToTxnResponseTopicResult]]]:
-    pace = Pace()
-
-    def result(name: str, index: int) -> DictOf[types.AddPartitionsToTxnResponseResultsByPartition]:
-        return {"partition_index": index, "partition_error_code": codes[TopicPartition(name, index)]}
-
-    results: list[DictOf[types.AddPartitionsToTxnResponseTopicResult]] = []
-    for name, indexes in wanted.items():
-        partitions = yield from each(partial(result, name), indexes, pace)
-        results.append({"name": name, "results_by_partition": partitions})
-        if pace.spent():
-            yield
-    return results

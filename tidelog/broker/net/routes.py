@@ -14,9 +14,8 @@ from tidelog.broker.handlers.context import CloseConnection, Handler, RequestCon
 from tidelog.broker.handlers.error_answers import ErrorAnswer
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.net.error_counts import ErrorCount, declared_error_count, error_count_of
-from tidelog.broker.net.gate import closes, refusal
 from tidelog.broker.observability.metrics import Metrics, RequestTally
-from tidelog.broker.served_apis import SERVED_APIS
+from tidelog.broker.served_apis import SERVED_APIS, closes, refusal
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.hot import (

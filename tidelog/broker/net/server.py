@@ -29,8 +29,7 @@ from tidelog.broker.net.handshakes import Handshakes
 from tidelog.broker.net.memory_guard import MemoryGuard
 from tidelog.broker.net.tls_transport import TlsTransport
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.security.certificate_watch import CertificateWatch
-from tidelog.broker.security.tls import ListenerTls
+from tidelog.broker.security.tls import CertificateWatch, ListenerTls
 from tidelog.broker.storage.disk import HANDLES_ADVICE
 from tidelog.broker.tasks import is_set_within
 

@@ -2,8 +2,9 @@
 
 Owns the context that new connections use, and when new files replace it. Invariants: a context is replaced
 as a whole, by one that was made from files which fit together; if new files do not, the old context stays,
-and one event says why. Existing connections keep the context that they began with. No message contains a key,
-its password or a line of a PEM file.
+and one event says why. Files are read again only when they changed and then stayed the same from one look to
+the next, so that they are not read half-written. Existing connections keep the context that they began with.
+No message contains a key, its password or a line of a PEM file.
 
 TLSv1.3 sessions are not resumed, so every connection shows its certificate and has it checked.
 
@@ -12,9 +13,10 @@ Source: KIP-651 (PEM), KIP-684 (client certificates beside SASL), Kafka's Defaul
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +27,7 @@ import structlog
 from tidelog.broker.configuration.security_settings import NO_CLIENT_CERTIFICATE, TLS_1_2
 from tidelog.broker.security.certificates import Certificate, read
 from tidelog.broker.security.cipher_suites import openssl_names, versions
+from tidelog.broker.tasks import kept
 from tidelog.protocol.settings import ConfigError
 
 if TYPE_CHECKING:
@@ -254,3 +257,30 @@ def _as_file(text: str) -> Iterator[str]:
         yield f"/proc/self/fd/{handle}"
     finally:
         os.close(handle)
+
+
+LOOK_SECONDS = 1.0
+
+
+class CertificateWatch:
+    """Watches the files of these listeners until `close`. Event loop only."""
+
+    def __init__(self, watched: Sequence[ListenerTls]) -> None:
+        self._watched = watched
+        self._task = asyncio.get_running_loop().create_task(kept(self._run)) if watched else None
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        used = [one.fingerprint() for one in self._watched]
+        seen = used.copy()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for number, one in enumerate(self._watched):
+                found = await asyncio.to_thread(one.fingerprint)
+                if found != used[number] and found == seen[number]:
+                    used[number] = found
+                    await asyncio.to_thread(one.reload)
+                seen[number] = found

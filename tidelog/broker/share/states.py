@@ -9,12 +9,13 @@ On the event loop. Source: Kafka's DefaultStatePersister and PersisterStateManag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from tidelog.broker.coordinator.decision import Operation
 from tidelog.broker.coordinator.share_coordinator import ShareCoordinator
-from tidelog.broker.coordinator.share_states.machine import StateWrite
+from tidelog.broker.coordinator.share_states.machine import ShareStates, StateWrite
 from tidelog.broker.coordinator.share_states.records import batch_values, batches_of
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey, ShareState, coordinator_key
 from tidelog.broker.peers.peers import Peers
@@ -53,9 +54,7 @@ class ShareStatesClient:
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         await self._asked(
             key,
-            lambda: self._coordinator.run(
-                key, lambda machine: partial(machine.initialize, key, state_epoch, start_offset)
-            ),
+            lambda machine: partial(machine.initialize, key, state_epoch, start_offset),
             ApiKey.INITIALIZE_SHARE_GROUP_STATE,
             lambda: {"state_epoch": state_epoch, "start_offset": start_offset},
             lambda _: None,
@@ -64,7 +63,7 @@ class ShareStatesClient:
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
         return await self._asked(
             key,
-            lambda: self._coordinator.run(key, lambda machine: partial(machine.read, key, leader_epoch)),
+            lambda machine: partial(machine.read, key, leader_epoch),
             ApiKey.READ_SHARE_GROUP_STATE,
             lambda: {"leader_epoch": leader_epoch},
             lambda answer: ShareState(
@@ -82,7 +81,7 @@ class ShareStatesClient:
     async def write(self, key: SharePartitionKey, asked: StateWrite) -> None:
         await self._asked(
             key,
-            lambda: self._coordinator.run(key, lambda machine: partial(machine.update, key, asked)),
+            lambda machine: partial(machine.update, key, asked),
             ApiKey.WRITE_SHARE_GROUP_STATE,
             lambda: {
                 "state_epoch": asked.state_epoch,
@@ -97,7 +96,7 @@ class ShareStatesClient:
     async def delete(self, key: SharePartitionKey) -> None:
         await self._asked(
             key,
-            lambda: self._coordinator.run(key, lambda machine: partial(machine.delete, key)),
+            lambda machine: partial(machine.delete, key),
             ApiKey.DELETE_SHARE_GROUP_STATE,
             dict,
             lambda _: None,
@@ -107,7 +106,7 @@ class ShareStatesClient:
         """Without the batches."""
         return await self._asked(
             key,
-            lambda: self._coordinator.run(key, lambda machine: partial(machine.summary, key)),
+            lambda machine: partial(machine.summary, key),
             ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
             lambda: {"leader_epoch": -1},
             lambda answer: ShareState(
@@ -124,7 +123,7 @@ class ShareStatesClient:
     async def _asked(
         self,
         key: SharePartitionKey,
-        ask_here: Callable[[], Awaitable[_AnswerT]],
+        operation: Callable[[ShareStates], Operation[_AnswerT]],
         api_key: ApiKey,
         values: Callable[[], Mapping[str, object]],
         read: Callable[[Any], _AnswerT],
@@ -138,7 +137,7 @@ class ShareStatesClient:
                 await self._coordinator.make_topic()
                 node_id = self._coordinator.leader_of(name)
                 if node_id == self._node_id:
-                    return await ask_here()
+                    return await self._coordinator.run(name, operation)
                 if node_id < 0:
                     message = f"the state of share partition {name} has no coordinator now"
                     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)

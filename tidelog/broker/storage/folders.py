@@ -38,12 +38,6 @@ _LONGEST_NAME = 255
 logger = structlog.get_logger(__name__)
 
 
-def aside_path(folder: Path, suffix: str) -> Path:
-    """A name that is free for a partition's folder out of use; of a long one the end is left out."""
-    tail = f".{uuid4().hex}{suffix}"
-    return folder.with_name(folder.name[: _LONGEST_NAME - len(tail)] + tail)
-
-
 class ForeignFolderError(OSError):
     """The folder of a partition says that it is another topic's, or nothing that can be understood."""
 
@@ -160,8 +154,9 @@ class Folders:
 
         Raises OSError.
         """
+        tail = f".{uuid4().hex}{DELETE_SUFFIX}"
         try:
-            self._disk.rename(folder, aside_path(folder, DELETE_SUFFIX))
+            self._disk.rename(folder, folder.with_name(folder.name[: _LONGEST_NAME - len(tail)] + tail))
         except OSError as error:
             if error.errno not in FULL:
                 raise

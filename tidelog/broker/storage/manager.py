@@ -11,7 +11,7 @@ Invariants:
 - a log whose files could not be opened or changed for lack of space or file handles may be opened again in
   this process. After any other error, and after a failed sync, only the next start opens it.
 
-`open_all`, `create`, `create_many`, `delete`, `purge`, `write_checkpoints` and `close` block on the disk:
+`open_all`, `create_many`, `delete`, `purge`, `write_checkpoints` and `close` block on the disk:
 while the loop serves requests, call them in a thread (only one at a time of those that create or remove). The
 periodic work belongs to the loop.
 """
@@ -235,15 +235,26 @@ class LogManager:
                     failed.append((key, error))
         new = [key for key, (folder, _) in found.items() if folder.is_new]
         try:
-            self._begin_new(new)
+            if new:
+                self._folders.sync()  # Their names are durable before they are used.
+                self._begin_anew(new)
         except OSError as error:
             failed += [(key, error) for key in new]
             self._take_back(new)  # Another attempt would not make their names durable.
             found = {key: each for key, each in found.items() if not each[0].is_new}
         for key, (folder, config) in found.items():
-            latest, has_copies = (latest_epochs or {}).get(key, ANY_EPOCH), key in copied
             try:
-                opened.append(self._begin(key, folder, config, now_ms, latest, has_copies=has_copies))
+                log = self.logs[key] = self._open(
+                    key,
+                    folder.path,
+                    config,
+                    now_ms,
+                    is_clean=folder.is_new or self.was_clean,
+                    latest_epoch=(latest_epochs or {}).get(key, ANY_EPOCH),
+                    has_copies=key in copied,
+                )
+                self._report(log)
+                opened.append(log)
             except OSError as error:
                 failed.append((key, error))
                 if is_out_of_handles(error):
@@ -306,63 +317,13 @@ class LogManager:
                 failed.append((key, error))
         return failed
 
-    def create(
-        self, topic: str, topic_id: UUID, partition: int, config: LogConfig, now_ms: int
-    ) -> PartitionLog:
-        """Open the log of a partition, making its folder if there is none. Raises OSError.
-
-        A folder whose metadata contradicts the topic id is left as it is: ForeignFolderError. What was read
-        back after an unclean shutdown is durable after the first flush.
-        """
-        key = (topic, partition)
-        if key in self.logs:
-            return self.logs[key]
-        try:
-            folder = self._folder(key, topic_id)
-            self._begin_new([key] if folder.is_new else [])
-            return self._begin(key, folder, config, now_ms, ANY_EPOCH, has_copies=False)
-        except OSError:
-            # Its files were not checked to the end, so the next start must not trust them.
-            self._unopened = True
-            raise
-
     def _folder(self, key: TopicPartition, topic_id: UUID) -> MadeFolder:
-        """The folder of a partition, made if there is none: then `_begin_new` follows. Raises OSError."""
+        """The folder of a partition, made if there is none. Raises OSError."""
         folder = self._folders.open(key, topic_id)
         if folder.is_new and (lost := self._checkpoints.recovery_point(key)):
             what = {"topic": key[0], "partition": key[1], "records_before": lost}
             logger.error("partition_folder_missing", **what, advice=_FOLDER_ADVICE)
         return folder
-
-    def _begin_new(self, keys: Sequence[TopicPartition]) -> None:
-        """Make the names of new folders durable, with one sync, before they are used. Raises OSError."""
-        if keys:
-            self._folders.sync()
-            self._begin_anew(keys)
-
-    def _begin(
-        self,
-        key: TopicPartition,
-        folder: MadeFolder,
-        config: LogConfig,
-        now_ms: int,
-        latest_epoch: int,
-        *,
-        has_copies: bool,
-    ) -> PartitionLog:
-        """The log of a folder that may be used. Raises OSError."""
-        log = self._open(
-            key,
-            folder.path,
-            config,
-            now_ms,
-            is_clean=folder.is_new or self.was_clean,
-            latest_epoch=latest_epoch,
-            has_copies=has_copies,
-        )
-        self.logs[key] = log
-        self._report(log)
-        return log
 
     def create_many(self, wanted: Sequence[NewPartitions], now_ms: int) -> list[list[PartitionLog] | OSError]:
         """Make new partitions of topics, with one sync for all of their names.

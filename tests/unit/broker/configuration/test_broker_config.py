@@ -11,7 +11,6 @@ from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.broker.configuration.settings import flatten, parse_assignment, variable_of
 from tidelog.broker.configuration.topic_configs import TopicConfigs
-from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
 from tidelog.broker.opening import _base_log_config
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.settings import settings_of
@@ -58,14 +57,6 @@ def test_a_config_is_changed_only_by_copying_it() -> None:
     assert config.port == 9092
 
 
-def test_topic_defaults_are_text_under_the_topic_settings_names() -> None:
-    defaults = BrokerConfig(log_segment_bytes=1 << 20, log_roll_ms=5).topic_defaults()
-    assert defaults["segment.bytes"] == "1048576"
-    assert defaults["segment.ms"] == "5"
-    assert defaults["retention.bytes"] == "-1"
-    assert defaults["max.message.bytes"] == "1048588"
-
-
 def test_a_file_that_cannot_be_read_or_is_not_toml_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read the configuration file .*nowhere\.toml"):
         BrokerConfig.load(file=tmp_path / "nowhere.toml")
@@ -91,18 +82,6 @@ def test_nested_tables_become_dotted_names() -> None:
     assert flatten({"log": {"segment": {"bytes": 1}, "roll_ms": 2}}) == {
         "log.segment.bytes": 1,
         "log.roll.ms": 2,
-    }
-
-
-def test_a_topics_setting_and_the_brokers_that_holds_without_it_name_each_other() -> None:
-    by_name = {each.name: each for each in settings_of(BrokerConfig)}
-    topic_settings = {
-        name: each.extras["broker_name"]
-        for name, each in TOPIC_SETTINGS.items()
-        if each.extras["broker_name"] in by_name
-    }
-    assert topic_settings == {
-        each.extras["topic_setting"]: each.name for each in by_name.values() if "topic_setting" in each.extras
     }
 
 

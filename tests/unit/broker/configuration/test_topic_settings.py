@@ -3,7 +3,7 @@
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.coarse_settings import FINE_SETTINGS
-from tidelog.broker.configuration.topic_configs import ConfigSource, TopicConfigs
+from tidelog.broker.configuration.topic_configs import BROKER_NAMES, ConfigSource, TopicConfigs
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS, ConfigType, config_type
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.settings import as_text, settings_of
@@ -53,7 +53,7 @@ CONFIGS = TopicConfigs(BrokerSettings(BrokerConfig()))
 
 def test_a_topic_may_have_every_setting_of_kafka_4_with_its_type_default_and_broker_setting() -> None:
     declared = {
-        name: (config_type(each).name, as_text(each.default), each.extras["broker_name"])
+        name: (config_type(each).name, as_text(each.default), BROKER_NAMES.get(name, ""))
         for name, each in TOPIC_SETTINGS.items()
     }
     assert declared == KAFKA | {"acks.all.durable": ("BOOLEAN", "true", "acks.all.durable")}

@@ -12,7 +12,7 @@ from tests.unit.broker.handlers.sharing import ACCEPT, Member
 from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC
 from tidelog.broker.coordinator import share_coordinator
 from tidelog.broker.coordinator.share_states.machine import StateWrite
-from tidelog.broker.coordinator.share_states.state import UNINITIALIZED, SharePartitionKey
+from tidelog.broker.coordinator.share_states.state import UNINITIALIZED, SharePartitionKey, coordinator_key
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.schema import ApiKey
 
@@ -59,7 +59,9 @@ async def test_updates_are_replayed_upon_their_snapshot(open_asker: Callable[...
     for offset in range(8):
         await states.write(key, StateWrite(1, 0, offset, 0, ()))
         before = await states.read(key, 0)
-        await asker.services.share.coordinator.run(key, lambda machine: partial(machine.read, key, 0))
+        await asker.services.share.coordinator.run(
+            coordinator_key(key), lambda machine: partial(machine.read, key, 0)
+        )
         assert before.start_offset == offset
     await asker.services.close()
     again = await open_asker(**settings)

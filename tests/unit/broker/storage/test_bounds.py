@@ -57,9 +57,8 @@ def test_expiry_over_many_logs_is_a_step_for_each(tmp_path: Path) -> None:
     logs = LogManager(tmp_path, next_producer_id=lambda: 10)
     logs.lock()
     for partition in range(3):
-        log = logs.create(
-            "topic", uuid4(), partition, LogConfig(producers=ProducerRules(expiration_ms=5)), NOW_MS
-        )
+        config = LogConfig(producers=ProducerRules(expiration_ms=5))
+        log = logs.open_all([("topic", uuid4(), partition, config)], NOW_MS)["topic", partition]
         append(log, batch(1, 0, 0))
     assert list(logs.expire_producers(NOW_MS + 5)) == [1, 1, 1]
     logs.close()

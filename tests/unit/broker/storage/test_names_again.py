@@ -190,7 +190,7 @@ def test_the_batch_of_an_evicted_producer_is_stored_once_over_a_restart(
 ) -> None:
     config = replace(SMALL, producers=ProducerRules(max_producers=2))
     logs = manager(tmp_path)
-    log = logs.create("topic", TOPIC_ID, 0, config, NOW_MS)
+    log = logs.open_all([("topic", TOPIC_ID, 0, config)], NOW_MS)["topic", 0]
     for producer_id in range(5):
         append(log, batch(producer_id, 0, 0))
     flush(log)
@@ -200,7 +200,7 @@ def test_the_batch_of_an_evicted_producer_is_stored_once_over_a_restart(
         checkpoint(logs)
         kill(logs)
     logs = manager(tmp_path)
-    log = logs.create("topic", TOPIC_ID, 0, config, NOW_MS)
+    log = logs.open_all([("topic", TOPIC_ID, 0, config)], NOW_MS)["topic", 0]
     for producer_id in range(3):
         with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.UNKNOWN_PRODUCER_ID):
             append(log, batch(producer_id, 0, 0))

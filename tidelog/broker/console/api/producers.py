@@ -153,9 +153,8 @@ def _partitions(
         found = [(known.name, index) for index in range(len(known.partitions))]
 
     def is_shown(topic: str, index: int) -> bool:
-        held = services.catalog.topic(topic)
-        leader_id = held.partitions[index].leader_id if held and held.has_partition(index) else NO_LEADER
-        is_here = leader_id in (services.node_id, NO_LEADER)
+        assigned = services.catalog.assigned(topic, index)
+        is_here = assigned is None or assigned.leader_id in (services.node_id, NO_LEADER)
         return is_here and wanted.partition in (None, index) and caller.may(READ_TOPIC, topic)
 
     return [place for place in sorted(found) if is_shown(*place)]

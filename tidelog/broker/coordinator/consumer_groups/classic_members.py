@@ -48,18 +48,9 @@ def join(update: GroupUpdate, request: messages.JoinRequest, free_bytes: int) ->
         said = read_subscription(request.protocols[0].metadata, update.topics)
     except ProtocolError as error:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
-    wanted = Subscription(
-        request.group_instance_id,
-        said.rack_id,
-        request.client_id,
-        request.client_host,
-        said.topic_names,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        classic=ClassicMember(request.session_timeout_ms, request.protocols),
-    )
     if present is not None and present_id != member_id:
         update.replace(present_id, member_id)
-    has_changed = update.subscribe(member_id, wanted)
+    has_changed = update.subscribe(member_id, said.stored(request))
     update.assign()
     if has_changed:
         update.check_memory(free_bytes)

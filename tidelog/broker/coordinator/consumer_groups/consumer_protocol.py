@@ -13,8 +13,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from tidelog.broker.coordinator.consumer_groups.group import Assignment
+from tidelog.broker.coordinator.consumer_groups.group import Assignment, ClassicMember, Subscription
 from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
+from tidelog.broker.coordinator.groups.group import Member
+from tidelog.broker.coordinator.groups.messages import JoinRequest
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.coordinator_records import record_version
 from tidelog.protocol.messages.consumer_groups import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -36,6 +38,18 @@ class ClassicSubscription(NamedTuple):
     topic_names: tuple[str, ...]
     rack_id: str | None
     owned: Assignment
+
+    def stored(self, member: JoinRequest | Member) -> Subscription:
+        """The metadata of the member that wrote this, as its group keeps it."""
+        return Subscription(
+            member.group_instance_id,
+            self.rack_id,
+            member.client_id,
+            member.client_host,
+            self.topic_names,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            classic=ClassicMember(member.session_timeout_ms, member.protocols),
+        )
 
 
 class ClassicAssignment(NamedTuple):

@@ -150,10 +150,14 @@ def _check_epoch(request: MemberHeartbeat, current: Current) -> None:
     is_repeated = request.member_epoch == current.previous_epoch
     if is_repeated and is_subset(request.owned, current.assigned):
         return
-    raise ApiError(
+    raise fenced(current, request.member_epoch)
+
+
+def fenced(current: Current, member_epoch: int) -> ApiError:
+    return ApiError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"expected member epoch {current.epoch}, got {request.member_epoch}: the member must give up all "
-        "its partitions and join again",
+        f"expected member epoch {current.epoch}, got {member_epoch}: the member must give up all its "
+        "partitions and join again",
     )
 
 

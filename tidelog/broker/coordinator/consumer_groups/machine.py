@@ -219,17 +219,14 @@ class ConsumerGroups(GroupTable[ConsumerGroup]):
 
     def deletion(self, group_id: str) -> Sequence[records.ConsumerGroupRecord]:
         """The records that delete a group without members. Raises ApiError."""
-        group = self._groups.get(group_id)
-        if group is None:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.members:
+        if self._groups[group_id].members:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-        return tuple(records.removal_of_group(group))
+        return self.deletion_if_empty(group_id)
 
     def deletion_if_empty(self, group_id: str) -> Sequence[records.ConsumerGroupRecord]:
         """The records that delete a group; none if it has members."""
-        group = self._groups.get(group_id)
-        return () if group is None or group.members else tuple(records.removal_of_group(group))
+        group = self._groups[group_id]
+        return () if group.members else tuple(records.removal_of_group(group))
 
     # Topics
 

@@ -15,12 +15,7 @@ from tidelog.broker.coordinator.consumer_groups.consumer_protocol import (
     read_subscription,
     written_assignment,
 )
-from tidelog.broker.coordinator.consumer_groups.group import (
-    ClassicMember,
-    ConsumerGroup,
-    Current,
-    Subscription,
-)
+from tidelog.broker.coordinator.consumer_groups.group import ConsumerGroup, Current
 from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
 from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, Member
 from tidelog.broker.coordinator.groups.states import GroupState
@@ -47,16 +42,7 @@ def upgrade(group: Group, topics: TopicsView) -> Iterator[records.ConsumerGroupR
         if has_user_data and group.protocol not in _KNOWN_ASSIGNORS:
             reason = f"its assignor {group.protocol} keeps data in assignments, which would be lost"
             raise _cannot(group_id, reason)
-        subscription = Subscription(
-            member.group_instance_id,
-            said.rack_id,
-            member.client_id,
-            member.client_host,
-            said.topic_names,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            classic=ClassicMember(member.session_timeout_ms, member.protocols),
-        )
-        yield records.MemberRecord(group_id, member_id, subscription)
+        yield records.MemberRecord(group_id, member_id, said.stored(member))
         yield records.TargetRecord(group_id, member_id, assigned)
         yield records.CurrentRecord(group_id, member_id, Current(epoch, epoch, assigned=assigned))
     yield records.GroupEpochRecord(group_id, epoch)

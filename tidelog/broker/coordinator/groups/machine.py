@@ -208,10 +208,9 @@ class Groups:
 
     def deletion_if_empty(self, group_id: str) -> tuple[GroupRecord, ...]:
         """The records that delete a group; none if it has members or may get some."""
-        group = self._groups.get(group_id)
-        if group is None or group.state is not GroupState.EMPTY or group.pending_joins:
-            return ()
-        return (GroupRecord(group_id, None),)
+        group = self._groups[group_id]
+        is_empty = group.state is GroupState.EMPTY and not group.pending_joins
+        return (GroupRecord(group_id, None),) if is_empty else ()
 
     # Time
 

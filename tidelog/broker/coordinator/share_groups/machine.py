@@ -16,7 +16,15 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from tidelog.broker.coordinator.consumer_groups.group import Assignment, Current, MemberState, SubscribedTopic
+from tidelog.broker.coordinator.consumer_groups.group import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    Assignment,
+    Current,
+    MemberState,
+    SubscribedTopic,
+)
+from tidelog.broker.coordinator.consumer_groups.heartbeats import fenced
 from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
 from tidelog.broker.coordinator.decision import Decision, Timer
 from tidelog.broker.coordinator.group_table import GroupTable
@@ -33,8 +41,6 @@ from tidelog.broker.coordinator.share_groups.group import (
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 ASSIGNOR = "simple"
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
 MAX_TOPIC_NAMES = 1_000
 """Bound for one member, and so for the work of a request."""
 MAX_MEMBER_ID_LENGTH = 36
@@ -177,7 +183,9 @@ class ShareGroups(GroupTable[ShareGroup]):
             return update.decision(ShareHeartbeatAnswer(LEAVING_EPOCH, 0, None, {}, {}, update.group.epoch))
         before = group.current(member_id)
         if not is_joining:
-            _check_epoch(request, before)
+            # A member that did not get the last answer may repeat its request.
+            if request.member_epoch not in (before.epoch, before.previous_epoch):
+                raise fenced(before, request.member_epoch)
         elif member_id not in group.members and len(group.members) >= self.settings.max_size:
             raise ApiError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -437,16 +445,6 @@ def _without_state(update: _Update) -> Mapping[UUID, StatePartitions]:
         if missing:
             found[topic.topic_id] = StatePartitions(name, missing)
     return found
-
-
-def _check_epoch(request: ShareHeartbeat, current: Current) -> None:
-    """A member that did not get the last answer may repeat its request."""
-    if request.member_epoch not in (current.epoch, current.previous_epoch):
-        raise ApiError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"expected member epoch {current.epoch}, got {request.member_epoch}: the member must give up all "
-            "its partitions and join again",
-        )
 
 
 def not_found(group_id: str) -> ApiError:

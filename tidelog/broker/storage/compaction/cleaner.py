@@ -23,11 +23,10 @@ from pathlib import Path
 from threading import Event
 
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
-from tidelog.broker.storage.compaction.markers import Markers
+from tidelog.broker.storage.compaction.markers import Markers, Transactions
 from tidelog.broker.storage.compaction.offset_map import OffsetMap
 from tidelog.broker.storage.compaction.retention import COUNTED, Outcome, Rules
 from tidelog.broker.storage.compaction.selection import Cleanable, groups
-from tidelog.broker.storage.compaction.transactions import Transactions
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.integrity import CorruptSegmentError, problem_of
 from tidelog.broker.storage.local_segment import LocalSegment

@@ -3,7 +3,8 @@
 Owns Kafka's rule: a marker is needed while its transaction has a batch in the log. Then it stays for
 delete.retention.ms, by a delete horizon as a tombstone has one, so that a replica that has the records, and a
 consumer that reads them, get their marker too. The newest marker of a producer that the broker remembers
-stays: a replay of the log finds its epoch there.
+stays: a replay of the log finds its epoch there. And what control batches say of the batches before them:
+a transaction whose marker was not read is unknown.
 
 More cautious than Kafka: an aborted transaction stays in its index as long as its marker.
 
@@ -19,10 +20,45 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
-from tidelog.broker.storage.compaction.transactions import MOST_MARKERS
+from tidelog.broker.storage.compaction.retention import Outcome
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import BatchHeader, read_marker, record_bytes, with_records
 from tidelog.protocol.types import MAX_TIMESTAMP
+
+MOST_MARKERS = 1 << 20
+
+
+class Transactions:
+    """Tells how transactions ended in one stretch, which is read in order: `note` for each control batch."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, tuple[list[int], list[bool]]] = {}
+        """Producer id -> offsets of its markers, ascending, and whether each commits."""
+        self._markers = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is remembered."""
+        return self._markers >= MOST_MARKERS
+
+    def note(self, producer_id: int, offset: int, *, is_commit: bool) -> None:
+        """A marker of this producer lies at `offset`."""
+        if not self.is_full:
+            offsets, commits = self._ends.setdefault(producer_id, ([], []))
+            offsets.append(offset)
+            commits.append(is_commit)
+            self._markers += 1
+
+    def outcome_of(self, header: BatchHeader) -> Outcome:
+        """The end of the transaction of a batch of the stretch: that of its producer's next marker."""
+        if not header.is_transactional:
+            return Outcome.NONE
+        offsets, commits = self._ends.get(header.producer_id, ((), ()))
+        at = bisect_left(offsets, header.last_offset)
+        if at == len(offsets):
+            return Outcome.UNKNOWN
+        return Outcome.COMMITTED if commits[at] else Outcome.ABORTED
+
 
 _LARGEST_BYTES = 1 << 16
 
