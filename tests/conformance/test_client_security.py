@@ -1,6 +1,5 @@
 """Our clients and commands at a broker with users: what they can do, and what they say when it is refused."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,15 +17,11 @@ from tidelog.client import (
     BrokerUnavailableError,
     ClusterConfig,
     Consumer,
-    NewTopic,
     Producer,
-    TopicPartition,
 )
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD = "ann,=ü", 'pä="ss,w\\ord'
-SESSION_MS = 4_000
-"""Longer than the second that has to pass between two authentications of a connection."""
 
 
 class Secured(NamedTuple):
@@ -36,9 +31,9 @@ class Secured(NamedTuple):
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Sessions of the listener AGAIN are short; a client of OTHER can use only one mechanism."""
+    """A client of the listener OTHER can use only one mechanism."""
     certificates = Certificates(tmp_path_factory.mktemp("certificates"))
-    listeners = ("SASL_PLAINTEXT", "SASL_SSL", "AGAIN", "OTHER")
+    listeners = ("SASL_PLAINTEXT", "SASL_SSL", "OTHER")
     running = RunningBroker(
         tmp_path_factory.mktemp("secured"),
         listeners=tuple(f"{name}://127.0.0.1:0" for name in listeners),
@@ -47,10 +42,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             "SASL_SSL:SASL_SSL",
         ),
         ssl_keystore_location=certificates.keystore,
-        listener_overrides={
-            "listener.name.again.connections.max.reauth.ms": str(SESSION_MS),
-            "listener.name.other.sasl.enabled.mechanisms": "SCRAM-SHA-256",
-        },
+        listener_overrides={"listener.name.other.sasl.enabled.mechanisms": "SCRAM-SHA-256"},
         sasl_enabled_mechanisms=MECHANISMS,
         connection_failed_authentication_delay_ms=1,
         group_initial_rebalance_delay_ms=0,
@@ -97,41 +89,6 @@ async def test_a_client_without_a_user_is_told_that_the_listener_may_need_one(se
     servers = way(secured, "PLAIN").bootstrap_servers
     with pytest.raises(BrokerUnavailableError, match="security_protocol"):
         await Admin(bootstrap_servers=servers, request_timeout_ms=5_000).start()
-
-
-async def test_records_keep_their_order_and_connections_stay_while_sessions_end(
-    secured: Secured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A producer with five requests in flight, and a consumer that waits for records, over two sessions."""
-    # Long before the end of the session: on a busy machine, the default may be too late for a short one.
-    for name in ("_SOONEST", "_LATEST"):
-        monkeypatch.setattr(f"tidelog.wire.security.authentication.{name}", 0.3)
-    cluster, topic = way(secured, "SCRAM-SHA-256", "AGAIN"), "again"
-    counted = secured.running.broker.metrics._authentications
-    async with Admin(cluster=cluster) as admin:
-        await admin.create_topics([NewTopic(topic, 1, 1)])
-    values: list[bytes] = []
-    async with (
-        Producer(cluster=cluster, max_batch_size=1_000) as producer,
-        Consumer(cluster=cluster) as consumer,
-    ):
-        consumer.assign([TopicPartition(topic, 0)])
-        consumer.seek(TopicPartition(topic, 0), 0)
-        sent = 0
-        while counted["AGAIN", "SCRAM-SHA-256", True, True] < 3:
-            deliveries = [
-                await producer.send(topic, b"%d" % (sent + each), partition=0) for each in range(50)
-            ]
-            sent += len(deliveries)
-            offsets = [(await each).offset for each in deliveries]
-            assert offsets == list(range(sent - 50, sent))
-        while len(values) < sent:
-            values += [
-                record.value or b"" for records in (await consumer.getmany()).values() for record in records
-            ]
-            await asyncio.sleep(0)
-        assert producer.metrics()["record-retry-total"] == 0
-    assert values == [b"%d" % each for each in range(sent)]
 
 
 def test_commands_take_a_file_of_properties(

@@ -159,20 +159,6 @@ async def test_a_static_member_of_the_consumer_protocol_comes_back_to_its_partit
     await until(lambda: back.consumer.assignment() == share)
 
 
-async def test_members_change_the_protocol_of_their_group_one_after_the_other(crew: Crew) -> None:
-    classic = await crew.add(**COOPERATIVE)
-    await until(lambda: crew.shares() == [PARTITIONS] and len(classic.given) == RECORDS)
-    await crew.add(**CONSUMER)
-    await until(lambda: crew.shares() == [2, 2])
-    await write(crew.address, crew.topic, range(RECORDS, 2 * RECORDS))
-    await until(lambda: sum(crew.values().values()) >= 2 * RECORDS)
-    await crew.remove(classic)
-    await until(lambda: crew.shares() == [PARTITIONS])
-    await write(crew.address, crew.topic, range(2 * RECORDS, 3 * RECORDS))
-    await until(lambda: sum(crew.values().values()) >= 3 * RECORDS)
-    assert crew.values() == numbered(range(3 * RECORDS))
-
-
 async def test_a_record_in_hand_is_not_committed_when_its_work_fails(broker: RunningBroker) -> None:
     topic = await filled(broker.address)
     group = f"group-{topic}"

@@ -1,7 +1,6 @@
 """Faults ordered from a running broker: each does what its order says."""
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,11 +8,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from confluent_kafka import KafkaException, Producer
 from structlog.testing import capture_logs
 
-from faults.readback import COMMITTED, read_all
-from tests.conformance.raw import NOW_MS, SECONDS, RawClient, batch, batches, connected
+from tests.conformance.raw import NOW_MS, RawClient, batch, batches, connected
 from tests.waiting import until
 from tidelog import Admin, ConfigResource, ConfigResourceType, ShareConsumer
 from tidelog import Producer as ClientProducer
@@ -273,66 +270,6 @@ async def test_requests_behind_the_first_batch_of_a_transaction_wait_for_it_whil
     assert (await client.receive_result()).error_code == ErrorCode.NONE
     assert (await client.receive()).error_code == ErrorCode.NONE
     assert await site.hits() == [1]
-
-
-class Heard(logging.Handler):
-    """Whether librdkafka logged that a batch was sent, and got no answer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_unanswered = False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.is_unanswered |= (
-            "Broker transport failure (actions Refresh,MsgPossiblyPersisted" in record.getMessage()
-        )
-
-
-def commit_one(producer: Any, value: bytes) -> int:
-    """One transaction of one record; how many attempts it took."""
-    for attempt in range(1, 4):
-        producer.begin_transaction()
-        producer.produce("t", value, partition=0)
-        try:
-            producer.commit_transaction(SECONDS)
-        except KafkaException as error:
-            if not error.args[0].txn_requires_abort():
-                raise
-            producer.abort_transaction(SECONDS)
-        else:
-            return attempt
-    raise AssertionError(value)
-
-
-def abort_unanswered(producer: Any, heard: Heard) -> None:
-    producer.begin_transaction()
-    producer.produce("t", b"aborted", partition=0)
-    deadline = time.monotonic() + SECONDS
-    while not heard.is_unanswered and time.monotonic() < deadline:
-        producer.poll(0.01)
-    assert heard.is_unanswered
-    producer.abort_transaction(SECONDS)
-
-
-async def test_librdkafka_loses_no_record_after_it_aborted_a_batch_without_an_answer(site: Site) -> None:
-    """It gives the sequences of that batch to the next transaction, without another epoch."""
-    logger, heard = logging.getLogger("aborts of librdkafka"), Heard()
-    logger.setLevel(logging.DEBUG)
-    logger.propagate = False
-    logger.addHandler(heard)
-    address = {"bootstrap.servers": f"127.0.0.1:{site.port}"}
-    slow = dict.fromkeys(("retry.backoff.ms", "retry.backoff.max.ms"), 2_000)
-    own = {"transactional.id": "x", "linger.ms": 0, "debug": "msg", "log_level": 7}
-    producer = Producer({**address, **own, **slow}, logger=logger)
-    await asyncio.to_thread(producer.init_transactions, SECONDS)
-    assert await asyncio.to_thread(commit_one, producer, b"1") == 1
-    await site.order("cut", api="produce", when="after")
-    await asyncio.to_thread(abort_unanswered, producer, heard)
-    # One attempt, if it sent the batch again before it aborted.
-    assert await asyncio.to_thread(commit_one, producer, b"2") <= 2
-    assert await asyncio.to_thread(commit_one, producer, b"3") == 1
-    logs = await read_all(address["bootstrap.servers"], "t", 1, SECONDS, lambda _, value: value, COMMITTED)
-    assert [each.mark for each in logs[0]] == [b"1", b"2", b"3"]
 
 
 async def test_a_lost_acknowledgement_of_a_share_group_is_sent_again_and_counts_once(site: Site) -> None:

@@ -199,6 +199,7 @@ async def test_a_broker_without_security_asks_nobody(tmp_path: Path) -> None:
     config = BrokerConfig(port=0, http_port=0, data_dir=tmp_path)
     async with await Broker.start(config) as broker:
         assert (await asked(broker, "GET", "/metrics"))[0] == 200
+        assert (await asked(broker, "GET", "/console/sign-in"))[0] == 404
 
 
 EVERY_PATH = ("/metrics", "/faults", "/console/broker", "/api/v1/broker", "/nowhere", "/")

@@ -8,21 +8,18 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.raw import NOW_MS, RawClient, connected
-from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.broker.data_folder.verification import Finding, verify_folder
 from tidelog.client import ClusterConfig, TopicPartition
 from tidelog.client import Consumer as TidelogConsumer
 from tidelog.pipeline.arrow.columnar import decode_record_batches
@@ -259,47 +256,3 @@ def test_a_reader_sees_what_is_committed_and_stable_and_nothing_else(
 ) -> None:
     address, written = site
     assert read(address, len(written.committed)) == written.committed
-
-
-def write_transactions(producer: Producer, first: int, count: int) -> Values:
-    """Every third one is aborted, the last one stays open. What was committed."""
-    committed: Values = []
-    for number in range(first, first + count):
-        producer.begin_transaction()
-        values = [b"%d of transaction %d" % (each, number) for each in range(2)]
-        for value in values:
-            producer.produce(TOPIC, value)
-        producer.flush(DEADLINE_SECONDS)
-        if number == first + count - 1:
-            break
-        if number % 3:
-            producer.commit_transaction(DEADLINE_SECONDS)
-            committed += values
-        else:
-            producer.abort_transaction(DEADLINE_SECONDS)
-    return committed
-
-
-async def test_a_kill_of_the_broker_changes_nothing_of_what_is_committed(tmp_path: Path) -> None:
-    settings = {"log.segment.bytes": 1000, "log.flush.offset.checkpoint.interval.ms": 100}
-    async with BrokerProcess(tmp_path / "data", settings=settings) as process:
-        address = f"127.0.0.1:{process.port}"
-        async with connected(process.port) as client:
-            await client.create(TOPIC)
-        producer = Producer({"bootstrap.servers": address, "transactional.id": "app"})
-        await asyncio.to_thread(producer.init_transactions, DEADLINE_SECONDS)
-        committed = await asyncio.to_thread(write_transactions, producer, 0, 12)
-        assert len(list((tmp_path / "data" / f"{TOPIC}-0").glob("*.txnindex"))) > 1
-        await process.kill_9()
-        await process.restart()
-        assert await asyncio.to_thread(by_librdkafka, address, len(committed)) == committed
-        await asyncio.to_thread(producer.abort_transaction, DEADLINE_SECONDS)
-        committed += await asyncio.to_thread(write_transactions, producer, 12, 4)
-        await asyncio.to_thread(producer.commit_transaction, DEADLINE_SECONDS)
-        committed += [b"%d of transaction 15" % each for each in range(2)]
-        # The last one is committed once its marker is written, which is after the answer.
-        assert await asyncio.to_thread(by_librdkafka, address, len(committed)) == committed
-        assert await process.terminate() == 0
-    findings: list[Finding] = []
-    verify_folder(tmp_path / "data", findings.append)
-    assert findings == []

@@ -10,13 +10,11 @@ import os
 from collections import Counter
 from contextlib import closing
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 
-from faults.process import BrokerProcess
 from tests.conformance.commands import Type, typist
 from tests.conformance.conftest import RunningBroker, broker_with
 from tests.deadline import deadline
@@ -229,37 +227,6 @@ async def test_what_is_rejected_or_given_up_becomes_a_dead_letter(address: str, 
     async with Consumer(name, bootstrap_servers=address, auto_offset_reset="earliest") as reader:
         with pytest.raises(ValueError, match="is no dead letter"):
             DeadLetter.of(await reader.getone())
-
-
-@pytest.mark.one_broker
-async def test_kills_right_after_rejections_lose_no_dead_letter(tmp_path: Path) -> None:
-    """They may repeat some. What is left is written once a member reads again."""
-    process = BrokerProcess(tmp_path / "data")
-    await process.start()
-    address = f"127.0.0.1:{process.port}"
-    try:
-        await filled(address, "jobs", 0, partitions=1)
-        topic = await with_dead_letters(address, "jobs")
-        for kill in range(3):
-            await add(address, "jobs", *(b"%d" % (100 * kill + number) for number in range(100)))
-            async with member(address, "jobs", request_timeout_ms=1_000) as consumer:
-                for _ in range(100):
-                    (await consumer.getone()).reject()
-                await consumer.commit()
-                await process.kill_9()
-            await process.restart()
-        found: set[bytes] = set()
-        async with (
-            member(address, "jobs") as consumer,
-            Consumer(topic, bootstrap_servers=address, auto_offset_reset="earliest") as reader,
-        ):
-            reading = asyncio.create_task(consumer.getone())
-            while len(found) < 300:
-                found.add((await reader.getone()).value or b"")
-            reading.cancel()
-        assert found == {b"%d" % number for number in range(300)}
-    finally:
-        await process.kill_9()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.conformance.crew import RECORDS, filled
 from tests.console.site import Console, assert_accessible
@@ -63,8 +64,6 @@ def open_group(console: Console, page: "Page", group: str) -> None:
 def test_a_group_shows_its_lag_and_the_chart_follows_it(
     console: Console, page: "Page", lagging: tuple[str, str]
 ) -> None:
-    from playwright.sync_api import expect
-
     topic, group = lagging
     page.goto(console.url("/groups?order=lag"))
     row: Any = page.locator("#groups tbody tr").filter(has_text=group)
@@ -83,8 +82,6 @@ def test_a_group_shows_its_lag_and_the_chart_follows_it(
 def test_a_reset_is_shown_before_it_moves_the_group(
     console: Console, page: "Page", lagging: tuple[str, str]
 ) -> None:
-    from playwright.sync_api import expect
-
     topic, group = lagging
     open_group(console, page, group)
     page.locator("#reset [name=to]").select_option("shift")
@@ -107,8 +104,6 @@ def test_a_reset_is_shown_before_it_moves_the_group(
 
 
 def test_a_reset_to_a_time_takes_it_as_utc(console: Console, page: "Page", lagging: tuple[str, str]) -> None:
-    from playwright.sync_api import expect
-
     _, group = lagging
     open_group(console, page, group)
     page.locator("#reset [name=to]").select_option("timestamp")
@@ -125,8 +120,6 @@ def test_a_reset_to_a_time_takes_it_as_utc(console: Console, page: "Page", laggi
 def test_a_reset_of_one_partition_leaves_the_others(
     console: Console, page: "Page", lagging: tuple[str, str]
 ) -> None:
-    from playwright.sync_api import expect
-
     topic, group = lagging
     open_group(console, page, group)
     page.get_by_label("Topics, one per line").fill(topic)
@@ -142,8 +135,6 @@ def test_a_reset_of_one_partition_leaves_the_others(
 def test_a_group_is_deleted_once_its_name_is_typed(
     console: Console, page: "Page", lagging: tuple[str, str]
 ) -> None:
-    from playwright.sync_api import expect
-
     _, group = lagging
     open_group(console, page, group)
     page.get_by_text("Delete this group").click()
@@ -155,8 +146,6 @@ def test_a_group_is_deleted_once_its_name_is_typed(
 
 
 def test_a_share_group_shows_what_its_members_hold_and_is_reset(console: Console, page: "Page") -> None:
-    from playwright.sync_api import expect
-
     topic, group = f"t{uuid4().hex}", f"<i>share</i> {uuid4().hex}"
     stack = AsyncExitStack()
     console.run(hold(console, stack, topic, group))

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.conformance.raw import batch, connected
 from tests.console.site import Console, assert_accessible
@@ -55,8 +56,6 @@ def test_a_producer_is_found_with_its_window_duplicates_and_refusals(
 def test_the_page_of_a_producer_shows_its_history_in_the_log(
     console: Console, page: "Page", resent: tuple[str, int]
 ) -> None:
-    from playwright.sync_api import expect
-
     topic, producer_id = resent
     page.goto(console.url("/producers"))
     page.get_by_label("Topic").fill(topic)

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from playwright.sync_api import expect
+
 from tests.conformance.test_console_transactions import opened
 from tests.console.site import Console, assert_accessible, console_with
 
@@ -17,8 +19,6 @@ console = console_with(
 def test_an_open_transaction_is_aborted_by_hand_once_its_name_is_typed(
     console: Console, page: "Page"
 ) -> None:
-    from playwright.sync_api import expect
-
     topic = f"open{uuid4().hex}"
     name = f"{topic}\u202e<script>document.title='hostile'</script>"
     producer_id, _ = console.run(opened(console, name, topic=topic))
@@ -41,8 +41,6 @@ def test_an_open_transaction_is_aborted_by_hand_once_its_name_is_typed(
 
 
 def test_a_prepared_transaction_is_committed_by_hand(console: Console, page: "Page") -> None:
-    from playwright.sync_api import expect
-
     name = f"prepared{uuid4().hex}"
     console.run(opened(console, name, is_prepared=True))
     page.goto(console.url("/transactions"))
@@ -65,8 +63,6 @@ def test_a_prepared_transaction_is_committed_by_hand(console: Console, page: "Pa
 def test_a_part_that_somebody_begins_to_use_is_not_replaced_under_their_hands(
     console: Console, page: "Page"
 ) -> None:
-    from playwright.sync_api import expect
-
     first, second = (f"used{uuid4().hex}" for _ in range(2))
     console.run(opened(console, first))
     page.goto(console.url("/transactions"))

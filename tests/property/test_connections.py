@@ -328,7 +328,8 @@ class Connections:
             if one._closing or self.server.guard.memory.is_short:
                 continue  # In the second case the next measurement may wake it.
             is_full = one._queue.is_full()
-            assert one._backlog is None or one._queue.holder is not None or is_full
+            is_held_back = not all(has_taken_effect() for has_taken_effect in peer.holders)
+            assert one._backlog is None or is_held_back or is_full
             assert not one._paused or one._has_frames() or is_full
             assert one._paused != peer.transport.reads
 

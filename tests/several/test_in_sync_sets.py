@@ -51,23 +51,12 @@ class Follower:
     ) -> FetchPartitionResult:
         partition = FetchPartition(0, self.leader_epoch, offset, last_epoch, 0, 1 << 20)
         epoch = self._epoch if replica_epoch < 0 else replica_epoch
-        return (await self.ask([partition], (0, -1), max_wait_ms, epoch)).topics[0][1][0]
-
-    async def ask(
-        self,
-        named: list[FetchPartition],
-        session: tuple[int, int],
-        max_wait_ms: int,
-        epoch: int | None = None,
-    ) -> FetchResponse:
-        """`session`: its id and epoch."""
-        topics = [(TOPIC_ID, named)] if named else []
-        epoch = self._epoch if epoch is None else epoch
-        request = FetchRequest(2, max_wait_ms, 1, 1 << 20, 0, *session, topics, replica_epoch=epoch)
+        topics = [(TOPIC_ID, [partition])]
+        request = FetchRequest(2, max_wait_ms, 1, 1 << 20, 0, 0, -1, topics, replica_epoch=epoch)
         body = encode_fetch_request(FETCH_VERSION, request)
         await self._client.send(ApiKey.FETCH, FETCH_VERSION, body)
         answer: FetchResponse = await self._client.receive()
-        return answer
+        return answer.topics[0][1][0]
 
 
 def batch() -> bytes:
@@ -161,17 +150,6 @@ async def client_of(cluster: Brokers, offset: int) -> FetchPartitionResult:
     """What a consumer is given."""
     async with connected(cluster[1].port) as client:
         return await client.fetch(offset)
-
-
-async def test_a_request_that_names_nothing_waits_and_is_answered_with_what_is_written(
-    tmp_path: Path,
-) -> None:
-    async with led(tmp_path, 1 << 30) as (_, client, follower):
-        began = await follower.ask([FetchPartition(0, 0, 0, -1, 0, 1 << 20)], (0, 0), max_wait_ms=0)
-        waiting = asyncio.create_task(follower.ask([], (began.session_id, 1), max_wait_ms=600_000))
-        await client.send_batch(batch())
-        ((_, (result,)),) = (await waiting).topics
-        assert [header.base_offset for _, header in iter_batches(bytes(result.records))] == [0]
 
 
 async def look_for_late(sets: InSyncSets, lag_ms: int) -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
-from kafka import TopicPartition as KafkaPartition
 from typer.testing import CliRunner
 
 from tests.several.brokers import Brokers, brokers
@@ -190,9 +188,7 @@ async def test_commands_plan_begin_throttle_show_and_cancel(cluster: Brokers, tm
     assert "no reassignment is in progress" in await command(cluster, "status")
 
 
-async def test_what_the_document_says_and_what_another_client_asks_for_moves_partitions(
-    cluster: Brokers, tmp_path: Path
-) -> None:
+async def test_what_the_document_says_moves_partitions(cluster: Brokers, tmp_path: Path) -> None:
     await made(cluster, "orders", 2)
     _, _, section = (ROOT / "docs" / "cluster.md").read_text().partition("\n## Move partitions\n")
     for line in section.split("```bash\n")[1].split("```")[0].splitlines():
@@ -205,17 +201,3 @@ async def test_what_the_document_says_and_what_another_client_asks_for_moves_par
     for assigned in cluster.topic("orders").partitions:
         assert {*assigned.replicas} == {*assigned.isr} <= {2, 3, 4}
     assert not list((tmp_path / "broker-1").glob("orders-?"))
-
-    def ask() -> dict[Any, Any]:
-        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-        try:
-            wanted = {KafkaPartition("orders", 0): [1], KafkaPartition("orders", 9): [1]}
-            assert admin.list_partition_reassignments() == {}
-            answer: dict[Any, Any] = admin.alter_partition_reassignments(wanted)
-            return answer
-        finally:
-            admin.close()
-
-    moved, refused = (await asyncio.to_thread(ask)).values()
-    assert (moved, refused.errno) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    await until(lambda: cluster.topic("orders").partitions[0].replicas == (1,))

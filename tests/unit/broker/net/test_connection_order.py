@@ -10,7 +10,7 @@ from tests.waiting import until
 from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer
 from tidelog.broker.served_apis import SERVED_APIS
-from tidelog.protocol.hot import FetchResponse, ProducePartitionResult
+from tidelog.protocol.hot import ProducePartitionResult
 from tidelog.protocol.schema import ApiKey
 
 SENT_BEHIND_BYTES = 8 << 20
@@ -74,25 +74,6 @@ async def test_an_append_and_a_long_poll_hold_back_no_other_request() -> None:
         peer.send(b"".join((*appends, fetch, request_frame(ApiKey.API_VERSIONS, 3, {}, 6))))
         await until(lambda: behind.ids == [6])
         assert len(held.futures) == 6
-
-
-async def test_those_held_back_go_on_once_it_is_done_though_its_answer_must_wait_for_its_turn() -> None:
-    held, polling, behind = Held(), Held(), Calls()
-    both = {**handlers(ApiKey.CREATE_TOPICS, held, behind), ApiKey.FETCH: polling.handle}
-    async with serving(both) as server, await Peer.connect(server.port) as peer:
-        frames = (
-            request_frame(ApiKey.FETCH, 7, {"topics": []}, 1),
-            request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": []}, 2),
-            request_frame(ApiKey.API_VERSIONS, 3, {}, 3),
-        )
-        peer.send(b"".join(frames))
-        await held.arrived(1)
-        held.futures[0].set_result({"topics": []})
-        await until(lambda: behind.ids == [3])
-        polling.futures[0].set_result(FetchResponse(0, 0, 0, []))
-        assert (await peer.answer(ApiKey.FETCH, 7))[0] == 1
-        assert (await peer.answer(ApiKey.CREATE_TOPICS, 5))[0] == 2
-        assert (await peer.answer(ApiKey.API_VERSIONS, 3))[0] == 3
 
 
 async def test_no_more_than_one_arrival_waits_behind_a_change() -> None:

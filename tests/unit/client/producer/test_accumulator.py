@@ -136,8 +136,6 @@ def test_parts_take_over_the_memory_of_what_was_split(it: Accumulator) -> None:
     for _ in range(3):
         batch.builder.append(1_000, None, b"x" * 10)
     it.drain(queue)
-    from tidelog.protocol.compression import Compression
-
     it.shrink(batch, len(batch.encode(Compression.NONE)))
     parts = batch.split()
     it.replace(batch, parts)
