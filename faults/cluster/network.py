@@ -13,7 +13,13 @@ from typing import Final, Self
 
 from faults.process import BrokerProcessError
 
-_NEEDED: Final = {"ip": "iproute2", "nft": "nftables", "nsenter": "util-linux", "mkfs.ext4": "e2fsprogs"}
+_NEEDED: Final = {
+    "ip": "iproute2",
+    "nft": "nftables",
+    "nsenter": "util-linux",
+    "mkfs.ext4": "e2fsprogs",
+    "etcd": "etcd-server",
+}
 _PATH: Final = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 _CLIENTS: Final = 254
 
@@ -68,7 +74,7 @@ class Network:
         packets overtake those that TCP sends again."""
         chains = [
             f"chain {hook} {{ type filter hook {hook} priority 0;"
-            f" ip {field} {{ {', '.join(found)} }} numgen random mod 100 < {percent} drop; }}\n"
+            f" ip {field} {{ {', '.join(found)} }} numgen random mod 100 <= {percent - 1} drop; }}\n"
             for hook, field, found in (("input", "saddr", list(arriving)), ("output", "daddr", list(leaving)))
             if found
         ]
