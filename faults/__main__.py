@@ -23,7 +23,6 @@ from rich.console import Console
 
 from faults.cluster.network import lacking
 from faults.damage import trial as damage
-from faults.etcd import BINARY
 from faults.histories.report import write_report
 from faults.hostile import trial as hostile
 from faults.power_cut import trial as power_cut
@@ -49,10 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
             "transactions",
             "Transactions of processors that are killed",
             0.5,
-            partial(transactions.run, brokers=options.brokers, machines=options.machines),
+            partial(transactions.run, machines=options.machines),
         ),
     ]
-    if options.brokers == 1:
+    if not options.machines:
         trials += [
             Trial("power", "Power cuts on a real file system", 0.3, power_cut.run),
             Trial("damage", "Damaged files", 0.3, damage.run),
@@ -68,8 +67,6 @@ def main(arguments: list[str] | None = None) -> int:
         given = [f"--only {options.only}"] if options.only else []
         if options.machines:
             given.append("--machines")
-        elif options.brokers > 1:
-            given.append(f"--brokers {options.brokers}")
         replay = f"make faults SECONDS={options.seconds:g} SEED={options.seed}"
         replay += f" ARGUMENTS='{' '.join(given)}'" if given else ""
         console.print(f"{'[red]Replay:[/red]' if found else 'Replay:'} {replay}", soft_wrap=True)
@@ -115,7 +112,7 @@ async def _crash(
     console: Console, options: argparse.Namespace, seed: int, seconds: float, folder: Path, say: Say
 ) -> Outcome:
     """The trial of crashes and bad networks under writers; prints its tables."""
-    settings = Settings.drawn(seed, seconds, options.brokers, machines=options.machines)
+    settings = Settings.drawn(seed, seconds, machines=options.machines)
     say(
         f"{settings.partitions} partitions, segments of {settings.segment_bytes:,} bytes,"
         f" {settings.timestamp_type}, {settings.sync_delay_ms} ms for a sync"
@@ -142,9 +139,6 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=seed, help="of the schedule (default: a random one)")
     parser.add_argument("--only", choices=_NAMES, help="one kind of trial alone, with all the time")
     parser.add_argument(
-        "--brokers", type=int, default=1, help="how many, over three members of etcd (default %(default)d)"
-    )
-    parser.add_argument(
         "--machines",
         action="store_true",
         help="three brokers and three members of etcd, each in a network namespace, three replicas",
@@ -153,14 +147,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep the data folder even without findings")
     parser.add_argument("--log", type=Path, help="write what both clients log to this file")
     options = parser.parse_args(arguments)
-    if options.machines:
-        options.brokers = 3
-        if reason := lacking():
-            parser.error(f"--machines: {reason}")
-    if options.brokers > 1 and options.only not in (None, *_OF_SEVERAL):
+    if options.machines and (reason := lacking()):
+        parser.error(f"--machines: {reason}")
+    if options.machines and options.only not in (None, *_OF_SEVERAL):
         parser.error(f"--only {options.only} is of one broker; of several are {', '.join(_OF_SEVERAL)}")
-    if options.brokers > 1 and BINARY is None:
-        parser.error("--brokers: no etcd was found; apt-get install etcd-server")
     return options
 
 

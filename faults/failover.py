@@ -8,7 +8,6 @@ Gaps are printed for any writer, and for each client. Of kills, it also prints w
 code 1 where records are lost, doubled or reordered, or where nothing was written and read meanwhile.
 """
 
-import argparse
 import asyncio
 import statistics
 import sys
@@ -26,10 +25,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka import Producer as ConfluentProducer
 
 from faults.checker import UNCERTAIN, Finding, Ledger, Mark, check, is_acked
-from faults.etcd import BINARY
 from faults.marks import record_of
 from faults.readback import Follower, read_all
-from faults.several_brokers import WAIT_SECONDS, SeveralBrokers, several_brokers, until
+from faults.several_brokers import WAIT_SECONDS, SeveralBrokers, asked, several_brokers, until
 from tidelog.client import ClientError, Producer
 
 _TOPIC: Final = "failover"
@@ -282,15 +280,5 @@ async def _main(kinds: Sequence[str], rounds: int) -> int:
     return 1 if findings or idle else 0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m faults.failover")
-    parser.add_argument("--rounds", type=int, default=30, help="of each kind (default %(default)d)")
-    parser.add_argument("--only", choices=KINDS, help="one kind alone")
-    options = parser.parse_args()
-    if BINARY is None:
-        parser.error("no etcd was found; apt-get install etcd-server")
-    return asyncio.run(_main([options.only] if options.only else KINDS, options.rounds))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(asyncio.run(_main(*asked("faults.failover", KINDS, "rounds", 30))))

@@ -10,7 +10,6 @@ stored (its issue 4953). Exit code 1 where an epoch was raised, as its log (`deb
 say, or where records are lost, doubled or reordered.
 """
 
-import argparse
 import asyncio
 import logging
 import re
@@ -25,10 +24,9 @@ from typing import Any, Final
 import aiohttp
 
 from faults.checker import Finding, Kind, check, check_sequences, is_acked
-from faults.etcd import BINARY
 from faults.process import BrokerProcess
 from faults.readback import read_all, read_files
-from faults.several_brokers import BROKERS, WAIT_SECONDS, SeveralBrokers, several_brokers, until
+from faults.several_brokers import BROKERS, WAIT_SECONDS, SeveralBrokers, asked, several_brokers, until
 from faults.workload import Job
 from faults.workload_confluent import ConfluentWriter
 
@@ -200,15 +198,5 @@ async def _main(kinds: Sequence[str], faults: int) -> int:
     return 1 if findings else 0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m faults.refusals")
-    parser.add_argument("--faults", type=int, default=200, help="how many (default %(default)d)")
-    parser.add_argument("--only", choices=KINDS, help="one kind alone")
-    options = parser.parse_args()
-    if BINARY is None:
-        parser.error("no etcd was found; apt-get install etcd-server")
-    return asyncio.run(_main([options.only] if options.only else KINDS, options.faults))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(asyncio.run(_main(*asked("faults.refusals", KINDS, "faults", 200))))

@@ -103,25 +103,23 @@ class Settings:
     checkpoint_interval_ms: int = 60_000
     acks_all_durable: bool = True
     """With false no power is cut: it may take what was acknowledged."""
-    brokers: int = 1
     machines: bool = False
-    """Whether each broker has a network and a disk of its own, and each partition three replicas."""
+    """Whether there are three brokers, each with a network and a disk of its own, and three replicas."""
 
     @classmethod
-    def drawn(cls, seed: int, seconds: float, brokers: int = 1, *, machines: bool = False) -> Self:
+    def drawn(cls, seed: int, seconds: float, *, machines: bool = False) -> Self:
         """Settings of the topic, drawn from the seed, so that seeds differ in more than the faults."""
         rng = random.Random(f"topic {seed}")
         return cls(
             seed,
             seconds,
-            partitions=max(brokers, rng.choice((1, 2, 4, 6))),
+            partitions=max(3 if machines else 1, rng.choice((1, 2, 4, 6))),
             segment_bytes=rng.choice((16_384, 65_536, 262_144, 1_048_576)),
             timestamp_type=rng.choice(("CreateTime", "CreateTime", "LogAppendTime")),
             sync_delay_ms=rng.choice((0, 5, 20, 50)),
             checkpoint_interval_ms=rng.choice((100, 500, 60_000)),
             thread_share=rng.choice((0.0, 0.0, 0.1, 1.0)),
             acks_all_durable=rng.choice((True, True, machines)),
-            brokers=brokers,
             machines=machines,
         )
 
@@ -212,7 +210,7 @@ async def _site(
     }
     disk = settings.sync_delay_ms, settings.thread_share
     opened = cluster_site(data_dir, broker_settings, *disk) if settings.machines else None
-    async with opened or site_of(data_dir, broker_settings, *disk, settings.brokers) as site:
+    async with opened or site_of(data_dir, broker_settings, *disk) as site:
         async with Admin(bootstrap_servers=site.address) as admin:
             configs = {TOPIC: None, COMPACTED_TOPIC: TOPIC_CONFIGS, TRIMMED_TOPIC: TRIMMED_CONFIGS}
             await admin.create_topics(
@@ -274,9 +272,7 @@ def _direct_writers(job: Job) -> list[Writer]:
 
 async def _break(site: Site, settings: Settings, result: Result, say: Say) -> None:
     saboteur = saboteur_of(site)
-    often = weights("shared", "writers", *(["several"] if settings.brokers > 1 else []))
-    if settings.machines:
-        often = weights("machines")
+    often = weights("machines") if settings.machines else weights("shared", "writers")
     if not settings.acks_all_durable:
         del often[FaultKind.POWER_CUT]
     steps = schedule(settings.seed, often, MACHINES_WAIT_MS if settings.machines else MEAN_WAIT_MS)

@@ -33,7 +33,6 @@ _OF_USERS: Final = frozenset(
     }
 )
 _OF_MEMBERS: Final = frozenset({FaultKind.KILL_MEMBER, FaultKind.PAUSE_MEMBER, FaultKind.NO_QUORUM})
-_OF_ALL: Final = frozenset({FaultKind.KILL_EACH, FaultKind.KILL_ALL})
 OfBroker = Callable[[Node, Step], Coroutine[Any, Any, None]]
 
 
@@ -57,7 +56,6 @@ class Saboteur:
             FaultKind.KILL_STARTING: self._kill,
             FaultKind.POWER_CUT: self._cut_power,
             FaultKind.TERMINATE: self._terminate,
-            FaultKind.CUT_OFF: self._cut_off,
         }
         self._beside: frozenset[OfBroker] = frozenset()
         """What can be done to a machine while its broker is down or stopped."""
@@ -68,9 +66,9 @@ class Saboteur:
         kind, site = step.kind, self._site
         if kind in _OF_USERS:
             await site.users[int(step.draw * len(site.users))].disturb(step)
-        elif kind in _OF_ALL:
+        elif kind is FaultKind.KILL_ALL:
             await self._ended()
-            await (self._kill_each() if kind is FaultKind.KILL_EACH else self._kill_all())
+            await self._kill_all()
         elif kind in _OF_MEMBERS and site.members is not None:
             await self._do(site.members, partial(self._disturb_members, site.members, step))
         else:
@@ -156,16 +154,6 @@ class Saboteur:
         else:
             broker.resume()
 
-    async def _cut_off(self, node: Node, step: Step) -> None:
-        """Half of what it sent meanwhile arrives late; of the rest nothing does."""
-        if node.relay is None:
-            return
-        node.relay.block()
-        try:
-            await asyncio.sleep(step.duration_ms / 1000)
-        finally:
-            node.relay.heal(lose=step.draw < 0.5)
-
     async def _disturb_members(self, members: EtcdMembers, step: Step) -> None:
         if step.kind is FaultKind.PAUSE_MEMBER:
             number = await members.leader()
@@ -183,11 +171,6 @@ class Saboteur:
             await members.kill(number)
             await asyncio.sleep(step.duration_ms / 1000)
             await members.start(number)
-
-    async def _kill_each(self) -> None:
-        for node in self._site.nodes:
-            await node.broker.kill_9()
-            await self._start(node)
 
     async def _kill_all(self) -> None:
         await asyncio.gather(*(broker.kill_9() for broker in self._site.brokers))

@@ -3,6 +3,7 @@
 Owns their start, and when the replicas are in sync. Invariant: all of it has ended when the block has.
 """
 
+import argparse
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from faults.etcd import EtcdMembers, running_etcd
+from faults.etcd import BINARY, EtcdMembers, running_etcd
 from faults.process import BrokerProcess
 from tidelog.client import Admin, NewTopic
 from tidelog.wire.metadata import PartitionInfo
@@ -45,6 +46,17 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
         while not await condition():  # noqa: ASYNC110 (the brokers do not say when)
             await asyncio.sleep(_LOOK_S)
+
+
+def asked(program: str, kinds: Sequence[str], what: str, count: int) -> tuple[Sequence[str], int]:
+    """The kinds of faults that a command line asks for, and how many. Ends the program without an etcd."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}")
+    parser.add_argument(f"--{what}", type=int, default=count, help="how many (default %(default)d)")
+    parser.add_argument("--only", choices=kinds, help="one kind alone")
+    options = parser.parse_args()
+    if BINARY is None:
+        parser.error("no etcd was found; apt-get install etcd-server")
+    return [options.only] if options.only else kinds, getattr(options, what)
 
 
 @asynccontextmanager

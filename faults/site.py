@@ -1,26 +1,23 @@
-"""Where a run happens: brokers, each behind a proxy and on a disk that can lose what was not synced; several
-of them share an etcd, which each reaches by a way of its own.
+"""Where a run happens: brokers, each behind a proxy and on a disk that can lose what was not synced.
 
-Owns their settings and their folders. Invariant: all of it has ended when the block has.
+Owns the settings and the folder of one. Invariant: all of it has ended when the block has.
 """
 
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from faults.etcd import EtcdMembers, running_etcd
+from faults.etcd import EtcdMembers
 from faults.process import BrokerProcess
 from faults.proxy import FaultProxy
-from faults.relay import Relay
 from faults.schedule import Step
 from tidelog.protocol.schema import ApiKey
 
 SESSION_MS: Final = 2_000
 """Of several brokers: how long one may give no sign of life."""
-_MEMBERS: Final = 3
 
 
 class User(Protocol):
@@ -31,13 +28,12 @@ class User(Protocol):
 
 @dataclass(eq=False)
 class Node:
-    """A broker. `relay` is its way to etcd, None of a broker alone."""
+    """A broker."""
 
     broker: BrokerProcess
     proxy: FaultProxy
     data_dir: Path
     journal: Path
-    relay: Relay | None = None
 
 
 @dataclass
@@ -80,50 +76,21 @@ class Site:
         return max([await broker.terminate() for broker in self.brokers])
 
 
-@asynccontextmanager
-async def site_of(
-    data_dir: Path,
-    broker_settings: Mapping[str, object],
-    sync_delay_ms: int,
-    thread_share: float,
-    brokers: int = 1,
-) -> AsyncIterator[Site]:
-    """A broker with its files in `data_dir`, or several with theirs in folders of it."""
-    async with AsyncExitStack() as stack:
-        disk = str(sync_delay_ms), str(thread_share)
-        if brokers == 1:
-            yield Site([await stack.enter_async_context(_node(data_dir, broker_settings, disk))])
-            return
-        made(data_dir)
-        members = await stack.enter_async_context(running_etcd(data_dir, _MEMBERS))
-        ports = [int(endpoint.rpartition(":")[2]) for endpoint in members.endpoints]
-        nodes = []
-        for number in range(1, brokers + 1):
-            relay = await stack.enter_async_context(Relay(ports))
-            settings = {
-                "node.id": number,
-                "cluster.store": f"etcd:{','.join(relay.endpoints)}",
-                "broker.session.timeout.ms": SESSION_MS,
-                **broker_settings,
-            }
-            own = made(data_dir / f"broker-{number}") / "data"
-            node = await stack.enter_async_context(_node(own, settings, disk))
-            node.relay = relay
-            nodes.append(node)
-        yield Site(nodes, members)
-
-
 def made(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
 
 @asynccontextmanager
-async def _node(data_dir: Path, settings: Mapping[str, object], disk: Sequence[str]) -> AsyncIterator[Node]:
+async def site_of(
+    data_dir: Path, broker_settings: Mapping[str, object], sync_delay_ms: int, thread_share: float
+) -> AsyncIterator[Site]:
+    """A broker with its files in `data_dir`."""
     journal = data_dir.parent / "synced"
+    disk = str(sync_delay_ms), str(thread_share)
     command = (sys.executable, "-m", "faults.honest_disk", str(journal), *disk)
     async with FaultProxy("127.0.0.1", 0) as proxy:
-        advertised = {"advertised.host": proxy.host, "advertised.port": proxy.port}
-        async with BrokerProcess(data_dir, settings={**advertised, **settings}, command=command) as broker:
+        settings = {"advertised.host": proxy.host, "advertised.port": proxy.port, **broker_settings}
+        async with BrokerProcess(data_dir, settings=settings, command=command) as broker:
             proxy.retarget(broker.port)
-            yield Node(broker, proxy, data_dir, journal)
+            yield Site([Node(broker, proxy, data_dir, journal)])

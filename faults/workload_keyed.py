@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from faults.latest_values import Version, is_tombstone, key_of
+from faults.readback import read_to_end
 from faults.workload import TidelogWriter
-from tidelog.client import Consumer, ConsumerRecord, Delivery, TopicPartition
+from tidelog.client import ConsumerRecord, Delivery
 
 COMPACTED_TOPIC: Final = "compacted"
 TOPIC_CONFIGS: Final[Mapping[str, str]] = {
@@ -31,7 +32,6 @@ BROKER_SETTINGS: Final[Mapping[str, object]] = {
     "log.cleaner.io.max.bytes.per.second": 100_000,
 }
 _HEADER: Final = "counter"
-_POLL_MS: Final = 200
 
 
 class KeyedWriter(TidelogWriter):
@@ -51,16 +51,10 @@ async def read_compacted(
     bootstrap_servers: str, partitions: int, timeout_s: float, topic: str = COMPACTED_TOPIC
 ) -> dict[int, list[Version]]:
     """All records that are left up to the present end. Raises ClientError, TimeoutError."""
-    keys = [TopicPartition(topic, partition) for partition in range(partitions)]
     logs: dict[int, list[Version]] = {partition: [] for partition in range(partitions)}
-    async with (
-        asyncio.timeout(timeout_s),
-        Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer,
-    ):
-        consumer.assign(keys)
-        ends = await consumer.end_offsets(keys)
-        while [key for key in keys if await consumer.position(key) < ends[key]]:
-            for key, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+    async with asyncio.timeout(timeout_s):
+        async for found in read_to_end(bootstrap_servers, topic, partitions):
+            for key, records in found.items():
                 logs[key.partition] += map(_version, records)
     return logs
 

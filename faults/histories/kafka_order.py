@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from faults.histories.cycles import SESSION, WITHIN, WR, WW, cycles_of
-from faults.histories.history import G1B, Anomaly, Edge, Outcome, Transaction, Write
+from faults.histories.history import Anomaly, Edge, Outcome, Transaction, Write
 from faults.histories.list_append import Lists, check_reads, session_edges
 
 
@@ -39,7 +39,7 @@ def check(appends: Sequence[Transaction], updates: Sequence[Transaction]) -> lis
     edges += [
         Edge(_end(edge.source), SESSION, _begin(edge.target), edge.why) for edge in session_edges(appends)
     ]
-    return [*(each for each in check_reads(lists) if each.name != G1B), *cycles_of(edges)]
+    return [*check_reads(lists), *cycles_of(edges)]
 
 
 def _begin(transaction: Transaction) -> Step:

@@ -73,12 +73,8 @@ class EndsWatcher:
                     while True:
                         async with asyncio.timeout(_ANSWER_S):
                             for place in PLACES:
-                                if replicated:
-                                    await self._look(
-                                        wire, place, f"{place}, {node.broker.host} {node.broker.starts}"
-                                    )
-                                elif self._site.node_of(*place) is node:
-                                    await self._look(wire, place, str(place))
+                                of = f", {node.broker.host} {node.broker.starts}" if replicated else ""
+                                await self._look(wire, place, f"{place}{of}")
                         await asyncio.sleep(_LOOK_S)
             except (OSError, EOFError, TimeoutError):
                 await asyncio.sleep(_RETRY_S)

@@ -138,7 +138,6 @@ async def run(
     say: Say,
     least_steps: int = 0,
     crew: Crew | None = None,
-    brokers: int = 1,
     machines: bool = False,
 ) -> TrialOutcome:
     """Break things for `seconds`, or longer until `least_steps` are done, then check. The seed draws the crew
@@ -150,13 +149,11 @@ async def run(
     settings = {**_BROKER_SETTINGS, "log.segment.bytes": rng.choice((16_384, 65_536, 1_048_576))}
     settings["log.flush.offset.checkpoint.interval.ms"] = rng.choice((100, 500, 60_000))
     for topic in ("offsets.topic", "transaction.state.log"):
-        settings[f"{topic}.num.partitions"] = _COORDINATOR_PARTITIONS * brokers
+        settings[f"{topic}.num.partitions"] = _COORDINATOR_PARTITIONS * (3 if machines else 1)
     disk = rng.choice((0, 5, 20)), rng.choice((0.0, 0.1, 1.0))
-    often = weights("shared", "processors", *(["several"] if brokers > 1 else []))
-    if machines:
-        often = weights("processors", "machines")
+    often = weights("processors", "machines" if machines else "shared")
     opened = cluster_site(folder / "data", settings, *disk) if machines else None
-    async with opened or site_of(folder / "data", settings, *disk, brokers) as site:
+    async with opened or site_of(folder / "data", settings, *disk) as site:
         made = await _begin(site, seed, folder, outcome, crew or rng.choice(_CREWS))
         saboteur = saboteur_of(site)
         try:
