@@ -10,12 +10,12 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
-from tidelog.cli.failures import Failure
-from tidelog.cli.options import DEFAULT_CLUSTER, option
+from tidelog.cli.failures import reading
+from tidelog.cli.options import DEFAULT_CLUSTER, option, parameters_of, with_parameters
 from tidelog.protocol.settings import ConfigError, Setting
 from tidelog.wire.cluster_config import OPTIONS, keywords_from_options
 from tidelog.wire.properties import parse_properties
@@ -37,17 +37,15 @@ def read_command_config(file: Path) -> dict[str, Any]:
 
     Raises Failure if it cannot be read, BadParameter for a property that is unknown or has a wrong value.
     """
+    with reading(file):
+        text = file.read_text()
     try:
-        properties = parse_properties(file.read_text())
+        properties = parse_properties(text)
         if unknown := sorted(properties.keys() - OPTIONS):
             close = difflib.get_close_matches(unknown[0], OPTIONS, n=1, cutoff=0.8)
             advice = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(OPTIONS))}"
             raise ConfigError(f"unknown property {unknown[0]!r}: {advice}")
         return keywords_from_options(properties)
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise Failure(f"cannot read {file}: expected text in UTF-8") from None
     except ValueError as error:
         raise typer.BadParameter(f"{file}: {error}", param_hint="--command-config") from None
 
@@ -83,19 +81,10 @@ def _with_option(function: Callable[..., None]) -> Callable[..., None]:
             given[_CLUSTER] = _merged(given[_CLUSTER], read_command_config(Path(file)))
         function(**given)
 
-    # What typer reads to know the command's arguments and options.
-    hints = get_type_hints(function, include_extras=True)
-    parameters = [
-        each.replace(annotation=hints[each.name]) for each in inspect.signature(function).parameters.values()
-    ]
-    parameters.append(
-        inspect.Parameter(
-            COMMAND_CONFIG.attribute, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_FLAG
-        )
+    flag = inspect.Parameter(
+        COMMAND_CONFIG.attribute, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_FLAG
     )
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    setattr(command, "__signature__", inspect.Signature(parameters))  # noqa: B010 (functions have no such field)
-    return command
+    return with_parameters(command, [*parameters_of(function), flag])
 
 
 def _merged(cluster: Any, keywords: dict[str, Any]) -> Any:

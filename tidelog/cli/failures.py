@@ -49,6 +49,19 @@ def broker_failures(place: object = "etcd") -> Iterator[None]:
         raise Failure(f"cannot use {error.filename or place}: {error.strerror or error}") from None
 
 
+@contextmanager
+def reading(file: object) -> Iterator[None]:
+    """Raise Failure if the file cannot be read, or is no text."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise Failure(f"cannot read {file}: expected text in UTF-8") from None
+
+
 def run(work: Coroutine[Any, Any, Result], cluster: ClusterConfig) -> Result:
     """Run `work` on a loop of its own, once a broker listens.
 

@@ -5,15 +5,22 @@ Faults are ordered on the broker's HTTP port, if `tidelog serve --enable-faults`
 """
 
 import functools
-import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from tidelog.cli.failures import Failure, run_with_admin
 from tidelog.cli.http_port import HttpAddress, ask, find, url
-from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster, Topic, argument, option
+from tidelog.cli.options import (
+    DEFAULT_CLUSTER,
+    ToCluster,
+    Topic,
+    argument,
+    option,
+    parameters_of,
+    with_parameters,
+)
 from tidelog.cli.tables import counted, print_table
 from tidelog.wire.cluster_config import ClusterConfig
 
@@ -70,27 +77,58 @@ def _which_requests(
     return values, http, cluster
 
 
-def _order(own: Callable[..., dict[str, object]]) -> Callable[..., None]:
-    """A command named as `own` that orders what `own` says of its arguments, for `_which_requests`."""
-    mine = inspect.signature(own).parameters
+def _which_producer(
+    topic: Topic,
+    producer_id: ProducerId,
+    partition: OnePartition = 0,
+    http: HttpAddress = None,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> tuple[dict[str, object], str | None, ClusterConfig]:
+    """The arguments of every change of a producer: which one it is of, and where the broker is."""
+    return {"topic": topic, "partition": partition, "producer_id": producer_id}, http, cluster
 
-    @functools.wraps(own)
-    def command(**given: Any) -> None:
-        values = own(**{name: given.pop(name) for name in mine})
-        which, http, cluster = _which_requests(**given)
-        fault = _ask("POST", "/faults", {**values, **which}, http, cluster)
-        times = "until cleared" if fault["remaining"] is None else f"next {fault['remaining']}"
-        where = "" if fault["topic"] is None else f" of {fault['topic']}"
-        parts = (fault["api"] + where, times, *filter(None, [_details(fault)]))
-        print(f"ordered {fault['fault']} {fault['id']}: {', '.join(parts)}")
 
-    # What typer reads to know the command's arguments and options.
-    hints = get_type_hints(own, include_extras=True) | get_type_hints(_which_requests, include_extras=True)
-    shared = inspect.signature(_which_requests).parameters
-    parameters = [each.replace(annotation=hints[each.name]) for each in (*mine.values(), *shared.values())]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    setattr(command, "__signature__", inspect.Signature(parameters))  # noqa: B010 (functions have no such field)
-    return app.command(own.__name__)(command)
+def _orders(
+    which: Callable[..., tuple[dict[str, object], str | None, ClusterConfig]],
+    show: Callable[[dict[str, Any], dict[str, Any]], None],
+) -> Callable[[Callable[..., dict[str, object]]], Callable[..., None]]:
+    """A decorator: a command named as the function orders what that says of its arguments, for `which`.
+    `show` prints the order and its answer."""
+
+    def decorate(own: Callable[..., dict[str, object]]) -> Callable[..., None]:
+        mine = parameters_of(own)
+
+        @functools.wraps(own)
+        def command(**given: Any) -> None:
+            values = own(**{each.name: given.pop(each.name) for each in mine})
+            more, http, cluster = which(**given)
+            ordered = {**values, **more}
+            show(ordered, _ask("POST", "/faults", ordered, http, cluster))
+
+        return app.command(own.__name__)(with_parameters(command, [*mine, *parameters_of(which)]))
+
+    return decorate
+
+
+def _show_order(_: dict[str, Any], fault: dict[str, Any]) -> None:
+    times = "until cleared" if fault["remaining"] is None else f"next {fault['remaining']}"
+    where = "" if fault["topic"] is None else f" of {fault['topic']}"
+    parts = (fault["api"] + where, times, *filter(None, [_details(fault)]))
+    print(f"ordered {fault['fault']} {fault['id']}: {', '.join(parts)}")
+
+
+def _show_change(ordered: dict[str, Any], changed: dict[str, Any]) -> None:
+    who = "producer {producer_id} on {topic}-{partition}".format_map(ordered)
+    before = changed["last_sequence_before"]
+    was = "it was not known" if before is None else f"its last sequence was {before}"
+    if ordered["fault"] == "sequence":
+        print(f"{who} continues at {changed['next_sequence']} in epoch {changed['producer_epoch']} ({was})")
+    else:
+        print(f"{who} is forgotten ({was})")
+
+
+_order = _orders(_which_requests, _show_order)
+_change = _orders(_which_producer, _show_change)
 
 
 @_order
@@ -132,37 +170,23 @@ def cut(
     return {"fault": "cut", "when": "before" if before else "after"}
 
 
-@app.command()
-def forget(
-    topic: Topic,
-    producer_id: ProducerId,
-    partition: OnePartition = 0,
-    http: HttpAddress = None,
-    cluster: ToCluster = DEFAULT_CLUSTER,
-) -> None:
+@_change
+def forget() -> dict[str, object]:
     """Make a partition forget a producer. Its next batch gets UNKNOWN_PRODUCER_ID."""
-    _change_producer("forget", topic, partition, producer_id, {}, http, cluster)
+    return {"fault": "forget"}
 
 
-@app.command()
-def expire(
-    topic: Topic,
-    producer_id: ProducerId,
-    partition: OnePartition = 0,
-    http: HttpAddress = None,
-    cluster: ToCluster = DEFAULT_CLUSTER,
-) -> None:
+@_change
+def expire() -> dict[str, object]:
     """Let a producer expire now, as if it had been idle for producer.id.expiration.ms.
 
     A producer with an open transaction does not expire.
     """
-    _change_producer("expire", topic, partition, producer_id, {}, http, cluster)
+    return {"fault": "expire"}
 
 
-@app.command()
+@_change
 def sequence(
-    topic: Topic,
-    producer_id: ProducerId,
     next_sequence: Annotated[
         int,
         typer.Option(
@@ -178,17 +202,13 @@ def sequence(
             "--epoch", min=0, max=2**15 - 1, help="New epoch of the producer. Without it, the epoch stays."
         ),
     ] = None,
-    partition: OnePartition = 0,
-    http: HttpAddress = None,
-    cluster: ToCluster = DEFAULT_CLUSTER,
-) -> None:
+) -> dict[str, object]:
     """Change the sequence that the broker expects next, for example to one before the overflow.
 
     Use it with a client that asks the broker for its next sequence, as a resumed session does. A client that
     counts for itself gets OUT_OF_ORDER_SEQUENCE_NUMBER.
     """
-    more = {"next_sequence": next_sequence, "producer_epoch": epoch}
-    _change_producer("sequence", topic, partition, producer_id, more, http, cluster)
+    return {"fault": "sequence", "next_sequence": next_sequence, "producer_epoch": epoch}
 
 
 @app.command("expire-locks")
@@ -259,27 +279,6 @@ def _details(fault: dict[str, Any]) -> str:
     if fault["client_id"] is not None:
         parts.append(f"client {fault['client_id']}")
     return ", ".join(parts)
-
-
-def _change_producer(
-    kind: str,
-    topic: str,
-    partition: int,
-    producer_id: int,
-    more: dict[str, int | None],
-    http: str | None,
-    cluster: ClusterConfig,
-) -> None:
-    values: dict[str, object] = {"fault": kind, "topic": topic, "partition": partition}
-    values |= {"producer_id": producer_id, **more}
-    changed = _ask("POST", "/faults", values, http, cluster)
-    who = f"producer {producer_id} on {topic}-{partition}"
-    before = changed["last_sequence_before"]
-    was = "it was not known" if before is None else f"its last sequence was {before}"
-    if kind == "sequence":
-        print(f"{who} continues at {changed['next_sequence']} in epoch {changed['producer_epoch']} ({was})")
-    else:
-        print(f"{who} is forgotten ({was})")
 
 
 def _ask(

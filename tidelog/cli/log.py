@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli import verify
-from tidelog.cli.failures import Failure
+from tidelog.cli.failures import Failure, reading
 
 app = typer.Typer(no_args_is_help=True, help="Show and check the files of a log.")
 
@@ -41,12 +41,8 @@ def dump(
     dumper = dumpers.get(file.suffix)
     if dumper is None:
         raise Failure(f"expected a file that ends in {', '.join(dumpers)}, got {file}")
-    try:
+    with reading(file):
         whole = dumper(file)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror or error}") from None
     if not whole:
         raise typer.Exit(1)
 

@@ -3,16 +3,21 @@
 Owns their names, environment variables and help. Used in the signatures of the commands.
 """
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, TypeAlias
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tidelog.cli.completion import group_names, topic_names
 from tidelog.client.producer.config import CODECS
 from tidelog.wire.cluster_config import ClusterConfig
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def read_cluster(servers: str | ClusterConfig) -> ClusterConfig:
@@ -86,6 +91,30 @@ def compression_type(name: str) -> str | None:
             f"expected one of {', '.join(CODECS)}, got {name}", param_hint="--compression"
         )
     return None if name == "none" else name
+
+
+def assignment(text: str, hint: str | None) -> tuple[str, str]:
+    """What NAME=VALUE names, and the value. Raises BadParameter for the option `hint`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"expected NAME=VALUE, got {text!r}", param_hint=hint)
+    return name, value
+
+
+def parameters_of(command: Callable[..., object]) -> list[Parameter]:
+    """The arguments and options of a command, as typer reads them."""
+    hints = get_type_hints(command, include_extras=True)
+    return [each.replace(annotation=hints[each.name]) for each in signature(command).parameters.values()]
+
+
+def with_parameters(command: _Command, parameters: Iterable[Parameter]) -> _Command:
+    """Let typer see these arguments and options of a command, which are given to it by name. Arguments are
+    first in the help."""
+    seen = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
+    seen.sort(key=lambda each: isinstance(each.annotation.__metadata__[0], OptionInfo))
+    command.__annotations__ = {each.name: each.annotation for each in seen}
+    setattr(command, "__signature__", Signature(seen))  # noqa: B010 (functions have no such field)
+    return command
 
 
 def refuse_two(options: dict[str, bool]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import Failure
+from tidelog.cli.failures import Failure, reading
 from tidelog.cli.options import option
 
 if TYPE_CHECKING:
@@ -53,10 +53,8 @@ def mechanisms_of(names: list[str] | None) -> list[ScramMechanism]:
 def read_password(file: Path | None) -> str:
     """The password. Raises Failure for an empty one, two that differ, or a file that cannot be read."""
     if file is not None:
-        try:
+        with reading(file):
             password = _first_line(file.read_text())
-        except (OSError, UnicodeDecodeError) as error:
-            raise Failure(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
     elif sys.stdin.isatty():
         password = _asked()
     else:

@@ -6,7 +6,7 @@ and then the table's default decide.
 """
 
 from collections.abc import Callable, Iterator
-from inspect import Parameter, Signature
+from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from tidelog.cli.command_config import COMMAND_CONFIG
+from tidelog.cli.options import with_parameters
 from tidelog.cli.pipeline_run import run_job
 from tidelog.pipeline.jobs.settings import SERVERS, CommonSettings, cluster_prefix, table_of
 from tidelog.protocol.settings import Setting, as_text, settings_of
@@ -44,9 +45,7 @@ def command_of(job: str) -> Callable[..., None]:
     parameters = [*_parameters(table_of(job)), _flag("settings", _FILE), *_parameters(CommonSettings)]
     command.__name__ = job
     command.__doc__ = _HELP[job]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    setattr(command, "__signature__", Signature(parameters))  # noqa: B010 (functions have no such field)
-    return command
+    return with_parameters(command, parameters)
 
 
 def _parameters(table: Any) -> Iterator[Parameter]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tidelog.cli.command_config import take_command_configs
-from tidelog.cli.failures import Failure, run
+from tidelog.cli.failures import Failure, reading, run
 from tidelog.cli.pipeline_errors import as_flags, reason
 from tidelog.cli.pipeline_progress import Screen, progress_shown, watched
 from tidelog.cli.pipeline_reports import show
@@ -116,10 +116,9 @@ def _run_job(job: str, given: Mapping[str, Any], stop: _Stop) -> None:
 
 def _read_settings(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text())
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        with reading(file):
+            return tomllib.loads(file.read_text())
+    except tomllib.TOMLDecodeError as error:
         raise Failure(f"{file} is not TOML: {error}") from None
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import Failure, run
+from tidelog.cli.failures import Failure, reading, run
 from tidelog.cli.options import (
     DEFAULT_CLUSTER,
     Compression,
@@ -27,6 +27,7 @@ from tidelog.cli.options import (
     Rate,
     ToCluster,
     Topic,
+    assignment,
     compression_type,
     option,
     refuse_two,
@@ -91,7 +92,8 @@ def produce(
     refuse_two({"--key": key is not None, "--json": as_json, "--key-separator": key_separator is not None})
     refuse_two({"--whole": whole, "--key-separator": key_separator is not None})
     codec = compression_type(compression)
-    given = tuple(_header(text) for text in headers or [])
+    named = (assignment(text, "--header") for text in headers or ())
+    given = tuple((name, value.encode()) for name, value in named)
     every = Line(b"", None if key is None else key.encode(), given, partition)
     parse = _parser(unescape(key_separator) if key_separator else None, as_json, every)
     descriptor = _open(file)
@@ -261,23 +263,12 @@ async def _read(descriptor: int) -> bytes:
             await readable.wait()
         finally:
             loop.remove_reader(descriptor)
-    try:
+    with reading("lines"):
         return os.read(descriptor, _READ_BYTES)
-    except OSError as error:
-        raise Failure(f"cannot read lines: {error.strerror}") from None
 
 
 def _open(file: Path | None) -> int:
     if file is None:
         return sys.stdin.fileno()
-    try:
+    with reading(file):
         return os.open(file, os.O_RDONLY)
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror}") from None
-
-
-def _header(text: str) -> tuple[str, bytes]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise typer.BadParameter(f"expected NAME=VALUE, got {text!r}", param_hint="--header")
-    return name, value.encode()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import Failure, run_with_admin
+from tidelog.cli.failures import Failure, reading, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, option
-from tidelog.cli.tables import as_objects, print_table
+from tidelog.cli.tables import print_table
 from tidelog.client import BrokerError, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 
@@ -112,11 +112,8 @@ def status(wait: Wait = False, as_json: AsJson = False, cluster: ToCluster = DEF
     rows = [
         (*key, *(",".join(map(str, some)) for some in under_way)) for key, under_way in sorted(found.items())
     ]
-    if as_json:
-        for row in as_objects(_COLUMNS, rows):
-            print(json.dumps(row))
-    elif rows:
-        print_table(_COLUMNS, rows)
+    if rows or as_json:
+        print_table(_COLUMNS, rows, as_json=as_json)
     else:
         print("no reassignment is in progress")
 
@@ -237,14 +234,13 @@ def _broker_ids(text: str) -> list[int]:
 
 def _read(file: str) -> dict[TopicPartition, Sequence[int] | None]:
     """Partition -> replicas. Raises Failure."""
-    try:
+    with reading(file):
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    try:
         return {
             TopicPartition(str(each["topic"]), int(each["partition"])): [int(one) for one in each["replicas"]]
             for each in json.loads(text)["partitions"]
         }
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise Failure(
             f'{file}: expected {{"partitions": [{{"topic": "t", "partition": 0, "replicas": [1, 2]}}, …]}},'

@@ -42,7 +42,11 @@ def read_changes(assignments: list[str] | None, deletions: list[str] | None) -> 
 def change_settings(
     resource: ConfigResource, place: str, changes: dict[str, str | None], cluster: ClusterConfig
 ) -> None:
-    """Change them, and print each on a line. `place`: the resource in words."""
+    """Change them, and print each. `place`: the resource in words."""
     run_with_admin(lambda admin: admin.alter_configs({resource: changes}), cluster)
+    print_changes(changes, place)
+
+
+def print_changes(changes: dict[str, str | None], place: str) -> None:
     for setting, value in changes.items():
         print(f"deleted {setting} of {place}" if value is None else f"set {setting}={value} for {place}")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from tidelog.cli.failures import Failure, run, run_with_admin
-from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic, option, topic_argument
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic, assignment, option, topic_argument
+from tidelog.cli.setting_changes import print_changes
 from tidelog.cli.tables import as_objects, counted, format_timestamp, print_table
 from tidelog.client import BrokerError, TopicAlreadyExistsError, TopicPartition
 
@@ -200,9 +201,7 @@ def alter(
         for name in topics:
             if changes:
                 await admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, name): changes})
-            for setting, value in changes.items():
-                done = f"deleted {setting} of" if value is None else f"set {setting}={value} for"
-                print(f"{done} {name}")
+            print_changes(changes, name)
             if partitions is not None:
                 await admin.create_partitions({name: partitions})
                 (grown,) = await admin.describe_topics([name])
@@ -261,11 +260,5 @@ def _partitions(topic: TopicDescription) -> str:
 
 
 def _settings(texts: list[str] | None) -> dict[str, str]:
-    return dict(_setting(text) for text in texts or [])
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise typer.BadParameter(f"expected NAME=VALUE, got {text!r}", param_hint="--config")
-    return name.strip(), value.strip()
+    named = (assignment(text, "--config") for text in texts or ())
+    return {name.strip(): value.strip() for name, value in named}
