@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-_NAMES: Final = {GROUP: "group", TRANSACTION: "transactional id"}
+NAMES: Final = {GROUP: "group", TRANSACTION: "transactional id"}
 
 
 async def find_coordinator(cluster: Cluster, key: str, key_type: int) -> int:
@@ -25,5 +25,5 @@ async def find_coordinator(cluster: Cluster, key: str, key_type: int) -> int:
     answer: types.FindCoordinatorResponse = await cluster.call_any(ApiKey.FIND_COORDINATOR, values)
     code = error_code(answer.error_code)
     if code is not ErrorCode.NONE:
-        raise broker_error(code, f"the coordinator of {_NAMES[key_type]} {key!r}", answer.error_message)
+        raise broker_error(code, f"the coordinator of {NAMES[key_type]} {key!r}", answer.error_message)
     return answer.node_id

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.client.arguments import whole_number
 from tidelog.client.errors import read_error
+from tidelog.client.retries import Retries
 from tidelog.client.types import OffsetAndTimestamp, topic_partition, topic_partitions
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
-from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
-from tidelog.wire.errors import BrokerError, ClientError, RequestTimeoutError, broker_error
+from tidelog.wire.errors import BrokerError, ClientError, broker_error
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
@@ -67,12 +67,8 @@ async def look_up_offsets(
     timestamps = {topic_partition(key): timestamp for key, timestamp in timestamps.items()}
     for topic in {key.topic for key in timestamps}:
         await cluster.topic(topic)
-    config = cluster.config
-    backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + config.request_timeout_ms / 1000
+    retries = Retries(cluster.config)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
-    failures = 0
     while True:
         missing = {key: timestamp for key, timestamp in timestamps.items() if key not in found}
         error = await _ask_leaders(cluster, missing, isolation_level, found)
@@ -81,15 +77,7 @@ async def look_up_offsets(
                 on_found(key, found[key])
         if error is None:
             return found
-        failures += 1
-        delay = backoff.delay_ms(failures) / 1000
-        if not error.retriable:
-            raise error
-        if loop.time() + delay > deadline:
-            raise RequestTimeoutError(
-                f"the offsets were not found within {config.request_timeout_ms} ms ({error})"
-            ) from error
-        await asyncio.sleep(delay)
+        await retries.wait(error, "the offsets were not found")
         try:
             await cluster.refresh()
         except ClientError as refused:

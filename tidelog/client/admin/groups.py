@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidelog.client.admin.requests import GROUP, Requests, partitions_of
+from tidelog.client.admin.requests import Requests, partitions_of
 from tidelog.client.admin.types import (
     CommittedOffset,
     GroupDescription,
@@ -19,6 +19,7 @@ from tidelog.client.admin.types import (
 )
 from tidelog.client.arguments import list_of_names
 from tidelog.client.asked_apis import LAST_BY_NAME
+from tidelog.client.coordinators import GROUP
 from tidelog.client.types import OffsetAndMetadata, commits_by_topic
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey

@@ -5,15 +5,15 @@ Retriable errors are retried until request_timeout_ms; an unknown topic is not r
 creates it meanwhile.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidelog.client.coordinators import GROUP, NAMES, TRANSACTION
+from tidelog.client.retries import Retries
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
-from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import BrokerUnavailableError, ClientError, ConnectionLostError, broker_error
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
     from tidelog.protocol.messages.declaration import DictOf
 
-GROUP, TRANSACTION = 0, 1
-"""What a coordinator keeps."""
 _TOPICS = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
 _NAMED = 20
 """How many more refusals the message of an error names."""
@@ -49,7 +47,6 @@ class Requests:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.timeout_ms = cluster.config.request_timeout_ms
-        self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
 
     async def to_any(
         self, api_key: ApiKey, values: Mapping[str, object], results: Results, name: Name
@@ -156,8 +153,7 @@ class Requests:
 
     async def retry(self, ask: Callable[[], Any], results: Results, name: Name) -> Any:
         """Call `ask` until a broker answers and no result has a retriable error."""
-        deadline = asyncio.get_running_loop().time() + self.timeout_ms / 1000
-        failures = 0
+        retries = Retries(self.cluster.config)
         while True:
             error: ClientError | None
             try:
@@ -169,12 +165,9 @@ class Requests:
                 error = _refusal(results(answer), name)
                 if error is None:
                     return answer
-            failures += 1
-            delay = self._backoff.delay_ms(failures) / 1000
-            may_pass = error.retriable and not is_unknown_topic(error)
-            if not may_pass or asyncio.get_running_loop().time() + delay > deadline:
+            if is_unknown_topic(error):
                 raise error
-            await asyncio.sleep(delay)
+            await retries.wait(error)
             with contextlib.suppress(BrokerUnavailableError, ConnectionLostError):
                 await self.cluster.refresh()
 
@@ -184,7 +177,7 @@ def is_unknown_topic(error: ClientError) -> bool:
 
 
 def _name_of(kind: int, of: str) -> str:
-    return f"{'group' if kind == GROUP else 'transactional id'} {of!r}"
+    return f"{NAMES[kind]} {of!r}"
 
 
 def _refusal(results: Iterable[Any], name: Name) -> ClientError | None:

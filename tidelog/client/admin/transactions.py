@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.client.admin.requests import TRANSACTION, Requests, itself
+from tidelog.client.admin.requests import Requests, itself
 from tidelog.client.admin.types import ClaimedTransaction, TransactionDescription, TransactionListing
 from tidelog.client.asked_apis import LAST_WITHOUT_EPOCHS, has_epoch_per_transaction
+from tidelog.client.coordinators import TRANSACTION
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition

@@ -35,7 +35,7 @@ _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEM
 _OTHER_OWNER: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID})
 
 
-class ConsumerMembership:
+class ConsumerMembership(steps.GroupMembership):
     """`member_id` is a new unique text. `assignor` is the broker's, None for its default. Times are in
     milliseconds."""
 
@@ -51,29 +51,14 @@ class ConsumerMembership:
         heartbeat_interval_ms: int,
         assignor: str | None,
     ) -> None:
-        self.group_id = group_id
-        self.group_instance_id = group_instance_id
-        self.identity = steps.Identity(member_id, steps.NO_GENERATION)
-        self.coordinator: int | None = None
-        self.owned: frozenset[TopicPartition] = frozenset()
-        self.error: ClientError | None = None
-        self.failures = 0
-        """Failures in a row: wait before the next request if there were any."""
-        self.rebalances = 0
-        self.heartbeat_interval_ms = heartbeat_interval_ms
-        """Each answer of the broker has it."""
-        self.must_report = False
-        """Whether the next heartbeat must not wait for its time."""
+        super().__init__(group_id, member_id, group_instance_id, heartbeat_interval_ms)
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._assignor = assignor
         self.topics: frozenset[str] | None = None
         """Those that the application reads; None: it wants to be no member."""
-        self._target: frozenset[TopicPartition] = frozenset()
         # What the broker assigned, until the names of all its topics are known.
         self._unresolved: tuple[tuple[UUID, tuple[int, ...]], ...] | None = None
         self._topic_ids: dict[str, UUID] = {}
-        self._is_lost = False
-        self._is_away = False
         # It sent a heartbeat since it last left, so the broker may count it.
         self._may_be_member = False
 
@@ -125,11 +110,6 @@ class ConsumerMembership:
     def is_stable(self) -> bool:
         """Whether it has its assignment, as far as it knows."""
         return self.identity.generation >= 0 and self.owned == self._target and self._unresolved is None
-
-    @property
-    def awaits_join(self) -> bool:
-        """Always False: commits and heartbeats need not wait for anything here."""
-        return False
 
     @property
     def can_heartbeat(self) -> bool:
@@ -187,15 +167,6 @@ class ConsumerMembership:
     def coordinator_found(self, node_id: int) -> None:
         self.coordinator = node_id
         self.must_report = True
-
-    def request_failed(self, error: ClientError) -> None:
-        """A request had no answer, or an error that says nothing about the group. It ends the membership
-        unless it is retriable."""
-        self.coordinator = None
-        if error.retriable:
-            self.failures += 1
-        else:
-            self._fail(error)
 
     def heartbeat_received(self, asked: steps.Identity, answer: types.ConsumerGroupHeartbeatResponse) -> None:
         """`asked` is the identity that sent the heartbeat."""

@@ -56,7 +56,7 @@ _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GE
 _FINAL: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED})
 
 
-class Membership:
+class Membership(steps.GroupMembership):
     """`assignors` in the order of preference. Times are in milliseconds."""
 
     def __init__(
@@ -69,19 +69,7 @@ class Membership:
         rebalance_timeout_ms: int,
         heartbeat_interval_ms: int,
     ) -> None:
-        self.group_id = group_id
-        self.group_instance_id = group_instance_id
-        self.identity = steps.Identity(NO_MEMBER_ID, steps.NO_GENERATION)
-        self.coordinator: int | None = None
-        self.owned: frozenset[TopicPartition] = frozenset()
-        self.error: ClientError | None = None
-        self.failures = 0
-        """Failures in a row: wait before the next request if there were any."""
-        self.rebalances = 0
-        self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.must_report = False
-        """Whether the next heartbeat must not wait for its time. Never, in this protocol."""
-        self.awaits_join = False
+        super().__init__(group_id, NO_MEMBER_ID, group_instance_id, heartbeat_interval_ms)
         self._assignors = [ASSIGNORS[name] for name in assignors]
         self._is_cooperative = all(each.is_cooperative for each in self._assignors)
         self._timeouts: DictOf[types.JoinGroupRequest] = {
@@ -91,9 +79,6 @@ class Membership:
         self._topics: frozenset[str] | None = None
         self._phase = Phase.JOINING
         self._must_rejoin = False
-        self._is_lost = False
-        self._is_away = False
-        self._target: frozenset[TopicPartition] = frozenset()
         self._previous: frozenset[TopicPartition] = frozenset()
         self._protocol = ""
         # As the leader: the group keeps its assignment (KIP-814).
@@ -243,16 +228,6 @@ class Membership:
 
     def coordinator_found(self, node_id: int) -> None:
         self.coordinator = node_id
-
-    def request_failed(self, error: ClientError) -> None:
-        """A request had no answer, or an error that says nothing about the group. It ends the membership
-        unless it is retriable."""
-        self.awaits_join = False
-        self.coordinator = None
-        if error.retriable:
-            self.failures += 1
-        else:
-            self._fail(error)
 
     def joined(self, answer: types.JoinGroupResponse) -> None:
         self.awaits_join = False

@@ -7,7 +7,6 @@ becomes one in a later topic of its name. Errors that concern the membership are
 Source: Kafka's ConsumerCoordinator, KIP-447 for unstable offsets, KIP-848 for topic ids.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
@@ -18,13 +17,13 @@ from tidelog.client.groups.consumer_membership import ConsumerMembership
 from tidelog.client.groups.coordinator import GroupCoordinator
 from tidelog.client.groups.membership import Membership
 from tidelog.client.groups.steps import MOVED, Identity
+from tidelog.client.retries import Retries
 from tidelog.client.types import OffsetAndMetadata, commits_by_topic
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_OFFSET, TopicPartition
-from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster_config import ClusterConfig
-from tidelog.wire.errors import ClientError, RequestTimeoutError, broker_error
+from tidelog.wire.errors import ClientError, broker_error
 from tidelog.wire.metadata import NO_TOPIC_ID
 
 if TYPE_CHECKING:
@@ -74,12 +73,11 @@ class GroupOffsets:
         self._position_id = position_id
         self._topic_id = topic_id
         self._refresh = refresh
-        self._timeout_ms = config.request_timeout_ms
+        self._config = config
         self._coordinator = coordinator
         self._membership = membership
         self._readers = readers
         self._react = react
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Raises CommitFailedError if the group gave a partition to another member, another ClientError, or
@@ -225,10 +223,8 @@ class GroupOffsets:
             raise
 
     async def _repeat(self, attempt: Callable[[], Any], what: str) -> None:
-        """Repeat until there is no error. Raises one that is not retriable."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_ms / 1000
-        failures = 0
+        """Repeat until there is no error. Raises as `Retries.wait`."""
+        retries = Retries(self._config)
         while True:
             try:
                 error: ClientError | None = await attempt()
@@ -236,11 +232,4 @@ class GroupOffsets:
                 error = caught
             if error is None:
                 return
-            if not error.retriable:
-                raise error
-            failures += 1
-            delay = self._backoff.delay_ms(failures) / 1000
-            if loop.time() + delay > deadline:
-                text = f"{what}: group {self._membership.group_id!r} has no answer"
-                raise RequestTimeoutError(f"{text} within {self._timeout_ms} ms ({error})") from error
-            await asyncio.sleep(delay)
+            await retries.wait(error, f"{what}: group {self._membership.group_id!r} has no answer")

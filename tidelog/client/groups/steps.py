@@ -1,16 +1,18 @@
 """What a membership wants done next: the steps of both protocols.
 
-Owns: the steps, and the identity of a member. Plain values. Pure.
+Owns: the steps, and what a membership of either protocol keeps of its member. Pure.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
+from tidelog.wire.errors import ClientError
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
@@ -79,3 +81,42 @@ class Rest(NamedTuple):
 
 
 Step: TypeAlias = FindCoordinator | Join | AssignAll | Sync | ResolveTopics | Revoke | Adopt | Leave | Rest
+
+
+class GroupMembership(ABC):
+    """A member as it begins: without a generation, without partitions. Times are in milliseconds."""
+
+    def __init__(
+        self, group_id: str, member_id: str, group_instance_id: str | None, heartbeat_interval_ms: int
+    ) -> None:
+        self.group_id = group_id
+        self.group_instance_id = group_instance_id
+        self.identity = Identity(member_id, NO_GENERATION)
+        self.coordinator: int | None = None
+        self.owned: frozenset[TopicPartition] = frozenset()
+        self.error: ClientError | None = None
+        self.failures = 0
+        """Failures in a row: wait before the next request if there were any."""
+        self.rebalances = 0
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.must_report = False
+        """Whether the next heartbeat must not wait for its time. Never, in the classic protocol."""
+        self.awaits_join = False
+        """Whether commits and heartbeats have to wait. Never, in the consumer protocol."""
+        self._target: frozenset[TopicPartition] = frozenset()
+        self._is_lost = False
+        self._is_away = False
+
+    def request_failed(self, error: ClientError) -> None:
+        """A request had no answer, or an error that says nothing about the group. It ends the membership
+        unless it is retriable."""
+        self.awaits_join = False
+        self.coordinator = None
+        if error.retriable:
+            self.failures += 1
+        else:
+            self._fail(error)
+
+    @abstractmethod
+    def _fail(self, error: ClientError) -> None:
+        """The membership ends with this error."""

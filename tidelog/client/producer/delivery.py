@@ -89,7 +89,7 @@ class Delivery:
 
     def __await__(self) -> Generator["Future[None]", None, RecordMetadata]:
         while (batch := self._open_batch()) is not None:
-            yield from _change_of(batch)
+            yield from change_of(batch)
         return self.result()
 
     def _open_batch(self) -> ProducerBatch | None:
@@ -133,7 +133,8 @@ class BatchDelivery(Delivery):
         return next((part for batch in self._batches if (part := batch.first_open()) is not None), None)
 
 
-def _change_of(batch: ProducerBatch) -> "Future[None]":
+def change_of(batch: ProducerBatch) -> "Future[None]":
+    """Done when the batch is resolved or split."""
     # Each waiter has its own future: cancelling a task cancels the future that it awaits.
     waiter: Future[None] = get_running_loop().create_future()
     batch.when_changed(partial(_wake, waiter))

@@ -8,12 +8,12 @@ fatal error every batch is resolved and no send waits for memory.
 import asyncio
 import weakref
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from tidelog.client.errors import DeliveryTimeoutError
 from tidelog.client.producer.accumulator import Accumulator
 from tidelog.client.producer.batch import Outcome, ProducerBatch
 from tidelog.client.producer.buffer_memory import BufferMemory
+from tidelog.client.producer.delivery import change_of
 from tidelog.client.producer.state import ProducerState
 from tidelog.client.producer.verdicts import Action, Verdict
 from tidelog.wire.errors import ClientError
@@ -58,7 +58,8 @@ class Outcomes:
     async def wait_for_all(self) -> None:
         """Wait until every batch that is unresolved at the call is resolved."""
         for batch in list(self._unresolved):
-            await self._resolved(batch)
+            while (unresolved := batch.first_open()) is not None:
+                await change_of(unresolved)
 
     def act(self, verdict: Verdict, cause: ClientError | None) -> None:
         """Execute the verdict. `cause` is the error of the attempt, for the log."""
@@ -158,14 +159,6 @@ class Outcomes:
             new = "to be requested" if now is None else str(tuple(now))
             logger.warning("producer_identity_left", old=tuple(before), new=new, cause=str(cause))
 
-    async def _resolved(self, batch: ProducerBatch) -> None:
-        while batch.outcome is None and batch.parts is None:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            batch.when_changed(partial(_wake, waiter))
-            await waiter
-        for part in batch.parts or ():
-            await self._resolved(part)
-
 
 def _fields(batch: ProducerBatch) -> dict[str, object]:
     producer_id, epoch = batch.identity or (-1, -1)
@@ -182,8 +175,3 @@ def _fields(batch: ProducerBatch) -> dict[str, object]:
 def _report_lost(unresolved: Iterable[ProducerBatch]) -> None:
     if lost := sum(batch.record_count for batch in unresolved):
         logger.error("producer_was_not_stopped", unacknowledged_records=lost)
-
-
-def _wake(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)

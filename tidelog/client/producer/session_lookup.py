@@ -7,7 +7,6 @@ producer, or knows it under a later epoch than the session. Source: KIP-664 (Des
 timestamp, for which our broker waits for the disk).
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -15,11 +14,11 @@ from tidelog.client.asked_apis import LAST_BY_NAME
 from tidelog.client.errors import OffsetOutOfRangeError, SessionError, read_error
 from tidelog.client.offset_lookup import EARLIEST, LATEST, look_up_offsets
 from tidelog.client.producer.session import Found, SessionPartition, found_in_batches, found_in_entry
+from tidelog.client.retries import Retries
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.records import BatchHeader, iter_batches
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
-from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import FAILURES_BEFORE_WARNING, Cluster
 from tidelog.wire.errors import ClientError, RequestTimeoutError, UnsupportedVersionError
 from tidelog.wire.events import logger
@@ -150,22 +149,13 @@ def _check(number: int, key: TopicPartition) -> None:
 
 async def repeat(cluster: Cluster, ask: Callable[[], Awaitable[_T]]) -> _T:
     """Call `ask` until it succeeds, for at most request_timeout_ms. The third failure is logged."""
-    config = cluster.config
-    backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + config.request_timeout_ms / 1000
-    failures = 0
+    retries = Retries(cluster.config)
     while True:
         try:
             return await ask()
         except ClientError as error:
-            failures += 1
-            delay = backoff.delay_ms(failures) / 1000
-            if not error.retriable or loop.time() + delay > deadline:
-                raise
-            if failures == FAILURES_BEFORE_WARNING:
-                logger.warning(
-                    "request_repeated", error=error.message, request_timeout_ms=config.request_timeout_ms
-                )
-            await asyncio.sleep(delay)
+            await retries.wait(error)
+            if retries.failures == FAILURES_BEFORE_WARNING:
+                limit_ms = cluster.config.request_timeout_ms
+                logger.warning("request_repeated", error=error.message, request_timeout_ms=limit_ms)
             cluster.request_refresh()

@@ -28,12 +28,12 @@ from tidelog.client.producer.transaction_state import (
     TransactionState,
     error_of,
 )
+from tidelog.client.retries import Retries
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, commits_by_topic
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from tidelog.wire import errors
-from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.events import logger
@@ -78,7 +78,6 @@ class Transactions:
         self._on_open = on_open
         self._on_closed = on_closed
         self._loop = asyncio.get_running_loop()
-        self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
         self._coordinators: dict[tuple[str, int], int] = {}
         self._lock = asyncio.Lock()
         self._add_task: asyncio.Task[None] | None = None
@@ -298,8 +297,7 @@ class Transactions:
     ) -> tuple[Connection, Any]:
         """Repeat until the answer is final; returns it if it is a success. Raises ClientError."""
         of = coordinator or (self.state.transactional_id, TRANSACTION)
-        deadline = self._loop.time() + self._cluster.config.request_timeout_ms / 1000
-        failures = 0
+        retries = Retries(self._cluster.config)
         while True:
             try:
                 connection, answer = await self._ask_once(request, values, of, at_least)
@@ -316,17 +314,11 @@ class Transactions:
                 code, trouble = ErrorCode.NONE, error
                 is_end = request is Request.END and isinstance(error, errors.ConnectionLostError)
                 self.state.is_commit_lost |= is_end and self.state.phase is Phase.COMMIT_SENT
-            if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            is_concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS
+            if not is_concurrent:
                 self._coordinators.pop(of, None)
-            failures += 1
-            delay_ms = self._backoff.delay_ms(failures)
-            if code is ErrorCode.CONCURRENT_TRANSACTIONS:
-                delay_ms = min(delay_ms, _CONCURRENT_BACKOFF_MS)
-            if self._loop.time() + delay_ms / 1000 > deadline:
-                waited = f"{request.value} of {self.state.transactional_id!r} has no final answer"
-                timeout_ms = self._cluster.config.request_timeout_ms
-                raise errors.RequestTimeoutError(f"{waited} within {timeout_ms} ms ({trouble})") from trouble
-            await asyncio.sleep(delay_ms / 1000)
+            what = f"{request.value} of {self.state.transactional_id!r} has no final answer"
+            await retries.wait(trouble, what, _CONCURRENT_BACKOFF_MS if is_concurrent else None)
 
     async def _ask_once(
         self, request: Request, values: Mapping[str, object], of: tuple[str, int], at_least: int
