@@ -78,7 +78,7 @@ class AtLeastOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # 
                 loop.run(sender.finish())
             finally:
                 # No batch is in flight any more, or the task has failed.
-                loop.run(sender.close(0))
+                loop.run(sender.producer.stop(0))
         return WrittenRows(written)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:

@@ -60,7 +60,7 @@ def _write(options: SinkOptions, name: TransactionName, batches: Iterable[Any]) 
             return PreparedRows((prepared.producer_id, prepared.producer_epoch), written, topic_ids)
         finally:
             # Prepared transactions stay prepared. Any other transaction is aborted.
-            loop.run(sender.close(_ABORT_MS))
+            loop.run(producer.stop(_ABORT_MS))
 
 
 async def _begin(producer: Producer) -> None:

@@ -160,7 +160,7 @@ class _Task:
         """Abandon the rows that are not stored yet."""
         for source in self._sources.values():
             for sender in set(source.senders.values()):
-                self._loop.run(sender.close(0))
+                self._loop.run(sender.producer.stop(0))
         if self._facts is not None:
             self._loop.run(self._cluster.close())
 
@@ -230,7 +230,7 @@ class _Task:
                 continue
             selected = columns if chosen is None and not first else columns.take(wanted[first:])
             for batch in encode(selected, self._options.batch_bytes):
-                self._loop.run(source.senders[key].send(key.topic, key.partition, [batch]))
+                self._loop.run(source.senders[key].send(*key, batch))
             source.stored[key] = int(offsets[wanted[-1]])
 
     def _open(self, source: _Source, keys: list[TopicPartition]) -> None:
@@ -274,7 +274,7 @@ class _Task:
     async def _settle_sender(self, source: _Source, sender: BatchSender) -> None:
         await sender.finish()
         saved = await sender.producer.session()
-        await sender.close()
+        await sender.producer.stop()
         for key, stands in saved.partitions.items():
             before = source.places.get(key)
             # If nothing was sent, the position found in the log is better than the producer's.

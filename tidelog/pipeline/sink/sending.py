@@ -85,26 +85,18 @@ class BatchSender:
             count = len(await self.producer.partitions_for(topic))
             self.topics[topic] = SinkTopic(count, await self.producer.topic_id(topic))
 
-    async def send(self, topic: str, partition: int, batches: list[EncodedBatch]) -> None:
-        """Send the batches in this order.
-
-        Raises UnknownTopicError, ValueError for a partition that the topic does not have, and the
-        DeliveryError of any batch sent before.
-        """
-        for batch in batches:
-            while self._deliveries and self._deliveries[0].done():
-                await self._deliveries.popleft()
-            ready = BatchBuilder.of(batch.builder())
-            self._deliveries.append(await self.producer.send_batch(ready, topic, partition=partition))
+    async def send(self, topic: str, partition: int, batch: EncodedBatch) -> None:
+        """Raises UnknownTopicError, ValueError for a partition that the topic does not have, and the
+        DeliveryError of any batch sent before."""
+        while self._deliveries and self._deliveries[0].done():
+            await self._deliveries.popleft()
+        ready = BatchBuilder.of(batch.builder())
+        self._deliveries.append(await self.producer.send_batch(ready, topic, partition=partition))
 
     async def finish(self) -> None:
         """Wait until all is stored. Raises the first DeliveryError."""
         while self._deliveries:
             await self._deliveries.popleft()
-
-    async def close(self, timeout_ms: int | None = None) -> None:
-        """Close the producer; batches that are not stored by then are abandoned."""
-        await self.producer.stop(timeout_ms)
 
 
 def send_rows(options: SinkOptions, sender: BatchSender, loop: LoopThread, table: Any) -> int:
@@ -117,5 +109,5 @@ def send_rows(options: SinkOptions, sender: BatchSender, loop: LoopThread, table
     for place, chosen in groups(rows, partitions):
         columns = rows.columns if chosen is None else rows.columns.take(chosen)
         for batch in encode(columns, options.batch_bytes):
-            loop.run(sender.send(*place, [batch]))
+            loop.run(sender.send(*place, batch))
     return len(rows)
