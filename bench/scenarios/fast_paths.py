@@ -6,8 +6,8 @@ from bench.comparison import Case, Comparison, speed
 from bench.results import SUBJECT, Requirement
 from bench.targets.tidelog import Tidelog
 
+_STREAMS = "from tidelog.broker.net.produce_stream import ProduceStream as s; s."
 _INSPECTION = "from tidelog.broker.storage import batch_inspection as b; b."
-_SINGLY = "from tidelog.broker.storage import single_record_batches as b; b."
 
 
 class _Without(Tidelog):
@@ -21,46 +21,23 @@ class _Without(Tidelog):
         return [python, "-c", "; ".join((*self.statements, start)), *arguments]
 
 
-class _NoStream(_Without):
-    name = "no stream"
-    statements = (
-        "from tidelog.broker.net.produce_stream import ProduceStream as s; s.after = lambda *_: None",
-    )
+def _without(name: str, *statements: str) -> type[_Without]:
+    return type(name, (_Without,), {"name": name, "statements": statements})
 
 
-class _OnlyMany(_Without):
-    name = "only many"
-    statements = (
-        *_NoStream.statements,
-        "from tidelog.broker.handlers.produce import ProduceHandler as h; h._append_one = h._append_many",
-    )
-
-
-class _NoRun(_Without):
-    name = "no run"
-    statements = (
-        "from tidelog.broker.net.produce_stream import ProduceStream as s; s._add_later = lambda *_: None",
-    )
-
-
-class _NoSingle(_Without):
-    name = "no single"
-    statements = (f"{_INSPECTION}inspect_single_record = lambda *_: None",)
-
-
-class _NoUniform(_Without):
-    name = "no uniform"
-    statements = (f"{_INSPECTION}inspect_uniform = lambda *_: None",)
-
-
-class _NoLanes(_Without):
-    name = "no lanes"
-    statements = (f"{_INSPECTION}inspect_in_lanes = lambda *_: None",)
-
-
-class _NoSyncQueue(_Without):
-    name = "no sync queue"
-    statements = ("from tidelog.broker.storage.disk import Disk as d; d.sync_queue = lambda _: None",)
+_NO_STREAM = _without("no stream", f"{_STREAMS}after = lambda *_: None")
+_ONLY_MANY = _without(
+    "only many",
+    *_NO_STREAM.statements,
+    "from tidelog.broker.handlers.produce import ProduceHandler as h; h._append_one = h._append_many",
+)
+_NO_RUN = _without("no run", f"{_STREAMS}_add_later = lambda *_: None")
+_NO_SINGLE = _without("no single", f"{_INSPECTION}inspect_single_record = lambda *_: None")
+_NO_UNIFORM = _without("no uniform", f"{_INSPECTION}inspect_uniform = lambda *_: None")
+_NO_LANES = _without("no lanes", f"{_INSPECTION}inspect_in_lanes = lambda *_: None")
+_NO_SYNC_QUEUE = _without(
+    "no sync queue", "from tidelog.broker.storage.disk import Disk as d; d.sync_queue = lambda _: None"
+)
 
 
 def _saves(without: str, of: str = SUBJECT) -> Requirement:
@@ -72,25 +49,25 @@ def _case(title: str, options: Mapping[str, object], *saved: Requirement) -> Cas
     return Case(title, "raw_load", options, speed("request", cpu=saved))
 
 
-_STREAM = _saves(_NoStream.name)
-_ONE = _saves(_OnlyMany.name, of=_NoStream.name)
+_STREAM = _saves(_NO_STREAM.name)
+_ONE = _saves(_ONLY_MANY.name, of=_NO_STREAM.name)
 _BATCHES = {"connections": 1, "in_flight": 5, "records_per_batch": 200}
 
 FAST_PATHS = Comparison(
     "Without one fast path each",
-    (Tidelog, _NoStream, _OnlyMany, _NoRun, _NoSingle, _NoUniform, _NoLanes, _NoSyncQueue),
+    (Tidelog, _NO_STREAM, _ONLY_MANY, _NO_RUN, _NO_SINGLE, _NO_UNIFORM, _NO_LANES, _NO_SYNC_QUEUE),
     (
         *(
             _case(
                 f"one-record requests {connections}×{in_flight}",
                 {"connections": connections, "in_flight": in_flight},
-                *(_STREAM, _ONE, _saves(_NoSingle.name)),
-                *((_saves(_NoRun.name),) if in_flight > 1 else ()),
-                *((_saves(_NoSyncQueue.name),) if connections > 1 else ()),
+                *(_STREAM, _ONE, _saves(_NO_SINGLE.name)),
+                *((_saves(_NO_RUN.name),) if in_flight > 1 else ()),
+                *((_saves(_NO_SYNC_QUEUE.name),) if connections > 1 else ()),
             )
             for connections, in_flight in ((1, 1), (1, 5), (16, 5))
         ),
-        _case("200 records of 100 B", _BATCHES, _saves(_NoUniform.name)),
-        _case("200 records of 68 to 100 B", {**_BATCHES, "uneven_bytes": 32}, _saves(_NoLanes.name)),
+        _case("200 records of 100 B", _BATCHES, _saves(_NO_UNIFORM.name)),
+        _case("200 records of 68 to 100 B", {**_BATCHES, "uneven_bytes": 32}, _saves(_NO_LANES.name)),
     ),
 )
