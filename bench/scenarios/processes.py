@@ -10,7 +10,6 @@ they evict each other from the same caches. What both lose against one process i
 A note says what follows for more cores than this machine has.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -29,6 +28,8 @@ from bench.targets.kafka import FlushedKafka, Kafka
 from bench.targets.process import Target, cpu_seconds, resident_bytes
 from bench.targets.tidelog import Tidelog
 from bench.wire import TOPIC, Wire, WireError
+from faults.process import event_of
+from faults.process_tree import descendants
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -50,39 +51,27 @@ _CORES = 8
 class _Processes(Tidelog):
     """A broker of `count` processes."""
 
-    count = 1
+    count: int
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.settings = (f"processes={self.count}",)
 
-    def pids(self) -> list[int]:
-        """All its processes."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return [self.pid, *map(int, children)]
-
     def cpu_seconds(self) -> float:
-        return sum(map(cpu_seconds, self.pids()))
+        return sum(map(cpu_seconds, _pids(self)))
 
     def serving_pids(self) -> list[int]:
         """Of the processes that serve, in the order of their ids."""
         with self._output.open() as output:
-            started = next(event for line in output if (event := _event(line)).get("processes"))
+            started = next(event for line in output if (event := event_of(line)) and event.get("processes"))
         return [int(each["pid"]) for each in started["processes"]]
 
 
-class _One(_Processes):
-    name = SUBJECT
+def _of(count: int, name: str) -> type[_Processes]:
+    return type(name, (_Processes,), {"name": name, "count": count})
 
 
-class _Two(_Processes):
-    name = "2 processes"
-    count = 2
-
-
-class _Four(_Processes):
-    name = "4 processes"
-    count = 4
+_ONE, _TWO, _FOUR = _of(1, SUBJECT), _of(2, "2 processes"), _of(4, "4 processes")
 
 
 class _Member(NamedTuple):
@@ -104,7 +93,7 @@ def _unrelated(count: int) -> str:
     return f"{count} unrelated"
 
 
-_MAKES: tuple[type[_Processes], ...] = (_One, _Two, _Four)
+_MAKES: tuple[type[_Processes], ...] = (_ONE, _TWO, _FOUR)
 _FEW = tuple(make for make in _MAKES if make.count > 1)
 
 
@@ -118,7 +107,7 @@ def measure(run: Run) -> Results:
             folder = _folder(run, make.name)
             _measure_start(results, make(folder))
             shutil.rmtree(folder, ignore_errors=True)
-    for make in (_One, _Four):
+    for make in (_ONE, _FOUR):
         _measure_idle_partitions(results, make(_folder(run, make.name)))
         shutil.rmtree(_folder(run, make.name), ignore_errors=True)
     with ExitStack() as stack:
@@ -136,7 +125,7 @@ def measure(run: Run) -> Results:
 
 def _note_cores(results: Results, records: int) -> None:
     """What `_CORES` processes do on as many cores, by the processor time of one of four at full load."""
-    costs = results.rows[_load_name(records, 1), _CPU].ratio(SUBJECT, _Four.name)
+    costs = results.rows[_load_name(records, 1), _CPU].ratio(SUBJECT, _FOUR.name)
     if costs is not None:
         results.note(
             f"Computed for {_CORES} cores: one of several processes takes {costs:.2f} × the processor time of"
@@ -157,7 +146,7 @@ def _folder(run: Run, name: str) -> Path:
 def _begun(stack: ExitStack, results: Results, run: Run) -> list[_Member]:
     """All that take part, started."""
     alone = [
-        stack.enter_context(_One(_folder(run, f"{SUBJECT} {number}"))) for number in range(_FEW[-1].count)
+        stack.enter_context(_ONE(_folder(run, f"{SUBJECT} {number}"))) for number in range(_FEW[-1].count)
     ]
     members = [_Member(SUBJECT, alone[:1])]
     members += [_Member(make.name, [stack.enter_context(make(_folder(run, make.name)))]) for make in _FEW]
@@ -182,7 +171,7 @@ def _measure_start(results: Results, broker: _Processes) -> None:
             ("shared pages once", _proportional_bytes),
             ("as each process has it", resident_bytes),
         ):
-            megabytes = sum(map(of, broker.pids())) / 1e6
+            megabytes = sum(map(of, _pids(broker))) / 1e6
             memory = results.row("idle memory", f"resident, {measure}", "MB")
             memory.add(broker.name, megabytes)
             if broker.count > 1:
@@ -220,7 +209,7 @@ def _measure_idle_partitions(results: Results, broker: _Processes) -> None:
         time.sleep(_WATCHED_S)
         idle = (broker.cpu_seconds() - before) / _WATCHED_S * 1000
         results.row(case, "idle CPU", "ms/s").add(broker.name, idle)
-        memory = sum(map(_proportional_bytes, broker.pids())) / 1e6
+        memory = sum(map(_proportional_bytes, _pids(broker))) / 1e6
         results.row(case, "resident, shared pages once", "MB").add(broker.name, memory)
         before = broker.cpu_seconds()
         with Wire(broker.port) as wire:
@@ -345,18 +334,10 @@ def _brokers(server: Target) -> list[Any]:
 
 
 def _pids(server: Target) -> list[int]:
-    return server.pids() if isinstance(server, _Processes) else [server.pid]
+    return [server.pid, *descendants(server.pid)]
 
 
 def _proportional_bytes(pid: int) -> int:
     """Resident memory, of which each page counts in parts where several processes share it."""
     lines: Sequence[str] = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
-
-
-def _event(line: str) -> dict[str, Any]:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return {}
-    return event if isinstance(event, dict) else {}
