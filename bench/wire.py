@@ -23,24 +23,26 @@ _DELETE_TOPICS_VERSION = 1
 _INIT_PRODUCER_ID_VERSION = 4
 _LIST_OFFSETS_VERSION = 2
 _LATEST = -1
-_READY_S = 30.0
-_POLL_S = 0.01
 
 
 class WireError(RuntimeError):
     """The server answered with an error, or hung up; the message says which request."""
 
 
-def _until_ready(ask: Callable[[], _T]) -> _T:
-    """What `ask` returns as soon as it raises no WireError any more; at the latest it raises its last one."""
-    deadline = time.monotonic() + _READY_S
+def until(condition: Callable[[], _T], what: str, limit_s: float = 30.0, poll_s: float = 0.01) -> _T:
+    """What `condition` gives once it is true. Raises its last OSError or WireError, or WireError where `what`
+    did not come."""
+    deadline = time.monotonic() + limit_s
     while True:
         try:
-            return ask()
-        except WireError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(_POLL_S)
+            if found := condition():
+                return found
+            failure: Exception = WireError(f"waited {limit_s:g} s for {what}")
+        except (OSError, WireError) as error:
+            failure = error
+        if time.monotonic() > deadline:
+            raise failure
+        time.sleep(poll_s)
 
 
 class Wire:
@@ -91,7 +93,7 @@ class Wire:
         (result,) = self.ask(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION, values).topics
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise WireError(f"CREATE_TOPICS {name}: error {result.error_code}")
-        _until_ready(lambda: self.end_offset(name, partitions))
+        until(lambda: self.end_offset(name, partitions) >= 0, name)
 
     def delete_topic(self, name: str) -> None:
         """Delete `name`, so that its unwritten bytes do not slow down later loads."""
@@ -102,7 +104,7 @@ class Wire:
 
     def new_producer_id(self) -> tuple[int, int]:
         """A producer id and its epoch, once the server gives one."""
-        return _until_ready(self._new_producer_id)
+        return until(self._new_producer_id, "a producer id")
 
     def _new_producer_id(self) -> tuple[int, int]:
         values = {"transactional_id": None, "transaction_timeout_ms": 60_000}

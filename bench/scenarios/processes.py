@@ -14,9 +14,10 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from bench.results import SUBJECT, Requirement, Results
 from bench.targets.kafka import FlushedKafka, Kafka
 from bench.targets.process import Target, cpu_seconds, resident_bytes
 from bench.targets.tidelog import Tidelog
-from bench.wire import TOPIC, Wire, WireError
+from bench.wire import TOPIC, Wire, WireError, until
 from faults.process import event_of
 from faults.process_tree import descendants
 from tidelog.protocol.errors import ErrorCode
@@ -36,8 +37,7 @@ from tidelog.protocol.schema import ApiKey
 _KAFKA_WARM_UP_S = 12.0
 """A request takes ten times the processor before Java has compiled what runs often."""
 _IDLE_S = 2.0
-_LIMIT_S = 120.0
-_POLL_S = 0.001
+_until = partial(until, what="a process", limit_s=120.0, poll_s=0.001)
 _PROGRAMS = (1, 4)
 _RECORDS = (1, 200)
 _CPU = "server CPU"
@@ -314,17 +314,6 @@ def _ask_for(wire: Wire, name: str, **options: object) -> None:
     (result,) = wire.ask(ApiKey.CREATE_TOPICS, 4, values).topics
     if result.error_code != ErrorCode.NONE:
         raise WireError(f"CREATE_TOPICS {name}: error {result.error_code}")
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while True:
-        with suppress(WireError, OSError):
-            if condition():
-                return
-        if time.monotonic() > deadline:
-            raise LoadError(f"waited {_LIMIT_S:g} s for a process")
-        time.sleep(_POLL_S)
 
 
 def _brokers(server: Target) -> list[Any]:

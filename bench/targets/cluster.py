@@ -5,18 +5,16 @@ what the bench makes. Invariant: a part of a cluster is named alike for all: lea
 """
 
 import shutil
-import time
 import urllib.request
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from bench.targets.kafka import FlushedKafka, Kafka
-from bench.targets.process import Server, Target, TargetError, free_port
+from bench.targets.process import Server, Target, free_port
 from bench.targets.tidelog import Tidelog
-from bench.wire import HOST, Wire, WireError
+from bench.wire import HOST, Wire, until
 from tidelog.broker.cluster.store import new_cluster_id
 
 NODES: Final = (1, 2, 3)
@@ -24,7 +22,6 @@ LEAST_IN_SYNC: Final = 2
 LEADER, FOLLOWERS, ETCD = "leader", "followers", "etcd"
 _INTERNAL_PARTITIONS: Final = 5
 _READY_S: Final = 120.0
-_POLL_S: Final = 0.01
 
 
 class _Etcd(Target):
@@ -68,15 +65,13 @@ class Cluster(Server):
         self.wait_until_registered(len(self.nodes))
 
     def wait_until_registered(self, count: int) -> None:
-        """Return when the first broker names so many. Raises TargetError."""
-        deadline = time.monotonic() + _READY_S
-        while True:
-            with suppress(OSError, WireError), Wire(self.port) as wire:
-                if len(wire.metadata().brokers) == count:
-                    return
-            if time.monotonic() > deadline:
-                raise TargetError(f"{self.name} did not have {count} brokers after {_READY_S:g} s")
-            time.sleep(_POLL_S)
+        """Return when the first broker names so many. Raises WireError, OSError."""
+
+        def are_registered() -> bool:
+            with Wire(self.port) as wire:
+                return len(wire.metadata().brokers) == count
+
+        until(are_registered, f"{count} brokers of {self.name}", _READY_S)
 
     def stop(self) -> None:
         for node in self.nodes:
