@@ -102,8 +102,9 @@ async def _run(trials: Sequence[Trial], options: argparse.Namespace, folder: Pat
         own = folder / trial.name
         own.mkdir()
         seconds = options.seconds * trial.share / shares
+        trial_began = time.monotonic()
         outcome = await trial.run(options.seed, seconds, own, say)
-        report(trial, outcome, console)
+        report(trial, outcome, time.monotonic() - trial_began, console)
         found |= bool(outcome.findings)
     return found
 
@@ -128,7 +129,7 @@ async def _crash(
     ]
     write_report(folder, facts, result.anomalies)
     tried = Counter({str(kind): count for kind, count in result.steps.items()})
-    return Outcome(tried, result.findings, figures=facts, seconds=result.seconds)
+    return Outcome(tried, result.findings, figures=facts)
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

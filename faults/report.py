@@ -18,13 +18,13 @@ from faults.trial import Outcome, Trial
 _EXAMPLES = 8
 
 
-def report(trial: Trial, outcome: Outcome, console: Console) -> None:
+def report(trial: Trial, outcome: Outcome, seconds: float, console: Console) -> None:
     """Print what became of one kind of trial."""
     tried = ", ".join(f"{count:,} × {what}" for what, count in outcome.tried.most_common()) or "nothing"
     verdict = (
         f"[red]{len(outcome.findings):,} findings[/red]" if outcome.findings else "[green]no findings[/green]"
     )
-    console.print(f"[bold]{trial.title}[/bold] ({outcome.seconds:.0f} s): {verdict}", soft_wrap=True)
+    console.print(f"[bold]{trial.title}[/bold] ({seconds:.0f} s): {verdict}", soft_wrap=True)
     console.print(f"  tried: {tried}", soft_wrap=True, markup=False)
     for line in outcome.figures:
         console.print(f"  {line}", soft_wrap=True, markup=False)

@@ -8,7 +8,6 @@ so a run always ends with a `Result`.
 import asyncio
 import errno
 import random
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -152,14 +151,11 @@ class Result:
     ended_in_cleans: int = 0
     batches: int = 0
     segments: int = 0
-    seconds: float = 0.0
 
 
 async def run(settings: Settings, data_dir: Path, say: Say) -> Result:
     """Cause faults for `settings.seconds`, then check. `say` is called with a description of each step."""
     result = Result(settings)
-    began = time.monotonic()
-
     async with _site(settings, data_dir, result) as (site, writers):
         follower = Follower(site.direct_address, TOPIC, settings.partitions, client_rack=site.reading_rack)
         follower.start()
@@ -193,7 +189,6 @@ async def run(settings: Settings, data_dir: Path, say: Say) -> Result:
         result.network = ProxyCounters(*map(sum, counted))
         result.records_followed = sum(map(len, follower.logs.values()))
         result.oddities |= {f"reading along: {name}": count for name, count in follower.errors.items()}
-    result.seconds = time.monotonic() - began
     return result
 
 

@@ -4,9 +4,11 @@ Owns the words that all kinds share, so that one report prints them. No kind kno
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
 from faults.checker import Finding
@@ -24,7 +26,6 @@ class Outcome:
     left_out: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
     """What was counted, one line each."""
-    seconds: float = 0.0
 
 
 class Trial(NamedTuple):
@@ -38,3 +39,12 @@ class Trial(NamedTuple):
     share: float
     """Of all the seconds."""
     run: Callable[[int, float, Path, Say], Awaitable[Outcome]]
+
+
+def turns(seconds: float, most: int) -> Iterator[int]:
+    """Counts from 0, up to `most`; if that is 0, until the seconds are over."""
+    end = monotonic() + seconds
+    for number in count():
+        if number >= most if most else monotonic() >= end:
+            return
+        yield number

@@ -6,7 +6,6 @@ files and of damage take turns, so that a few rounds try each once. Invariant: r
 same damage on a sample of the same bytes; a folder with findings is kept as it was before the start.
 """
 
-import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from faults.damage.files import (
 from faults.damage.probe import look
 from faults.damage.sample import SETTINGS, TOPICS, Sample, Stop, TopicPartition, make_sample
 from faults.process import BrokerProcess, BrokerProcessError
-from faults.trial import Outcome, Say
+from faults.trial import Outcome, Say, turns
 from faults.wire import Wire
 
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -48,13 +47,11 @@ class Todo(NamedTuple):
 async def run(seed: int, seconds: float, folder: Path, say: Say, rounds: int = 0) -> Outcome:
     """Rounds until `seconds` are over, or `rounds` of them. BrokerProcessError without a sample."""
     outcome = Outcome()
-    loop = asyncio.get_running_loop()
-    began = loop.time()
     samples: dict[Stop, Sample] = {}
     todo = {of_a_partition: _in_turn(of_a_partition, seed) for of_a_partition in (True, False)}
     damages: Counter[Damage] = Counter()
-    number = 0
-    while (number < rounds) if rounds else (loop.time() - began < seconds):
+    starts = 0
+    for number in turns(seconds, rounds):
         rng = random.Random(f"damage {seed} {number}")
         stop = list(Stop)[number % len(Stop)]
         if stop not in samples:
@@ -81,10 +78,9 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, rounds: int = 0
             where = f"round {number}, {stop}; {'; '.join(each.text(damaged) for each in done)}"
             say(f"{where}: {len(found)} findings, kept in {folder / f'round-{number}'}")
             outcome.findings += [Finding(kind, f"round {number}, {text}") for kind, text in found]
-        number += 1
+        starts += 1
     ways = ", ".join(f"{count:,} {damage}" for damage, count in damages.most_common())
-    outcome.figures.append(f"{sum(damages.values()):,} files in {number:,} starts: {ways}")
-    outcome.seconds = loop.time() - began
+    outcome.figures.append(f"{sum(damages.values()):,} files in {starts:,} starts: {ways}")
     return outcome
 
 

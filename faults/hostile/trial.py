@@ -5,7 +5,6 @@ memory may grow. Attacks come in an order by the seed: each kind once, then the 
 is time. Invariant: a finding has the figure that broke a bound; the worst figures are always reported.
 """
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from faults.hostile.attacks import ATTACKS, Ports, send_large
 from faults.hostile.gauge import Cost, Gauge, why_not
 from faults.hostile.largest import Large, enlarged, largest_requests
 from faults.process import BrokerProcess, BrokerProcessError
-from faults.trial import Outcome, Say
+from faults.trial import Outcome, Say, turns
 from faults.wire import Wire
 
 WAITED_CPU_MS: Final = 600.0
@@ -43,14 +42,11 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, attacks: int = 
     if reason := why_not():
         outcome.left_out.append(reason)
         return outcome
-    loop = asyncio.get_running_loop()
-    began = loop.time()
     worst: list[tuple[Cost, str]] = []
     async with BrokerProcess(folder / "data", settings=_SETTINGS) as broker:
         larges = list(largest_requests(TARGET, await _prepare(broker), _FEW_ELEMENTS))
-        for number, (kind, attack) in enumerate(_attacks(random.Random(f"hostile {seed}"), larges)):
-            if number >= attacks if attacks else loop.time() - began >= seconds:
-                break
+        chosen = _attacks(random.Random(f"hostile {seed}"), larges)
+        for _, (kind, attack) in zip(turns(seconds, attacks), chosen, strict=False):
             await _make_target(broker)
             cost, text = await _measure(broker, attack, outcome)
             outcome.tried[kind] += 1
@@ -63,7 +59,6 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, attacks: int = 
         outcome.findings += judge_words(broker.log_lines)
     if worst:
         _add_worst(worst, outcome)
-    outcome.seconds = loop.time() - began
     return outcome
 
 

@@ -20,7 +20,7 @@ from faults.power_cut import machine
 from faults.process import BrokerProcess, BrokerProcessError
 from faults.readback import read_all
 from faults.runner import alarms
-from faults.trial import Outcome, Say
+from faults.trial import Outcome, Say, turns
 from faults.wire import Wire
 from faults.workload import Job, TidelogWriter, Writer
 from faults.workload_confluent import ConfluentWriter
@@ -70,8 +70,6 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, cuts: int = 0) 
     if reason := why_not():
         outcome.left_out.append(reason)
         return outcome
-    loop = asyncio.get_running_loop()
-    began = loop.time()
     image = folder / "disk"
     try:
         await asyncio.to_thread(machine.make_image, image)
@@ -82,16 +80,13 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, cuts: int = 0) 
     try:
         if not await site.begin():
             return outcome
-        number = 0
-        while (number < cuts) if cuts else (loop.time() - began < seconds):
+        for _ in turns(seconds, cuts):
             await site.live_and_cut(say)
-            number += 1
         await site.judge()
     except BrokerProcessError as error:
         outcome.findings.append(Finding(Kind.ALARM, str(error)))
     finally:
         await site.end()
-    outcome.seconds = loop.time() - began
     return outcome
 
 
