@@ -34,7 +34,7 @@ def replace_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None
     sync(path.parent)
 
 
-def create_json(path: Path, content: Mapping[str, Any]) -> bool:
+def create_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> bool:
     """Create the file, and the folders that it needs. False if it exists: then it is left as it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = _draft(path, content)

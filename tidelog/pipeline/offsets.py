@@ -113,14 +113,14 @@ def split_ranges(
     """
     whole = list(ranges)
     if max_records is not None:
-        whole = [piece for each in whole for piece in _cut(each, -(-each.size // max_records))]
+        whole = [piece for each in whole for piece in cut(each, -(-each.size // max_records))]
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
     total = sum(each.size for each in whole)
     pieces: list[OffsetRange] = []
     for each in whole:
         count = min(max(round(each.size / total * min_partitions), 1), each.size)
-        pieces += _cut(each, count)
+        pieces += cut(each, count)
     return pieces
 
 
@@ -151,28 +151,31 @@ def group_ranges(
     return groups
 
 
-def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+def cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    """`count` ranges whose sizes differ by at most one."""
     cuts = [whole.start + whole.size * number // count for number in range(count + 1)]
     return [whole._replace(start=start, end=end) for start, end in pairwise(cuts)]
 
 
-def resolve(option: str, positions: Positions, bounds: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
-    """An offset for each partition in `bounds`. Raises OptionError if `positions` names others."""
+def for_each(option: str, positions: Positions, places: Iterable[Place]) -> Mapping[Place, int]:
+    """The position of each of these partitions. Raises OptionError if `positions` names others."""
     if isinstance(positions, int):
-        wanted: Mapping[Place, int] = dict.fromkeys(bounds, positions)
-    else:
-        wanted = positions
-        if wanted.keys() != bounds.keys():
-            missing = ", ".join(map(str, sorted(bounds.keys() - wanted.keys()))) or "none"
-            strange = ", ".join(map(str, sorted(wanted.keys() - bounds.keys()))) or "none"
-            raise OptionError(
-                f"{option} must name exactly the partitions that are read: missing {missing},"
-                f" unknown {strange}"
-            )
+        return dict.fromkeys(places, positions)
+    if positions.keys() != (read := set(places)):
+        missing = ", ".join(map(str, sorted(read - positions.keys()))) or "none"
+        strange = ", ".join(map(str, sorted(positions.keys() - read))) or "none"
+        raise OptionError(
+            f"{option} must name exactly the partitions that are read: missing {missing}, unknown {strange}"
+        )
+    return positions
+
+
+def resolve(option: str, positions: Positions, bounds: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
+    """An offset for each partition in `bounds`. Raises OptionError as `for_each`."""
     edges = {EARLIEST: 0, LATEST: 1}
     return {
         place: bounds[place][edges[position]] if position in edges else position
-        for place, position in wanted.items()
+        for place, position in for_each(option, positions, bounds).items()
     }
 
 

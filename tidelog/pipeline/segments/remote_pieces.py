@@ -8,20 +8,19 @@ FileNotFoundError before it gave anything: retention deleted it, and the broker 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.broker.storage.log_types import Read
 from tidelog.broker.storage.segment import Slice
 from tidelog.broker.tiering.remote_segments import BLOCK_BYTES, RemoteReader, RemoteSegment
-from tidelog.pipeline.offsets import OffsetRange, Place
+from tidelog.pipeline.offsets import OffsetRange, Place, cut
+from tidelog.pipeline.segments.segment_ranges import PIECE_BYTES
 from tidelog.protocol.records import AbortedTransactions
 from tidelog.remote_log.manifest import CopiedSegment, Manifest
 from tidelog.remote_log.object_store import ObjectStore, open_store
 from tidelog.remote_log.partition_objects import PartitionObjects
 
-PIECE_BYTES = 32 * 1024 * 1024
 _INDEX_BYTES = 16 << 20
 
 
@@ -81,9 +80,7 @@ def _cut(piece: RemotePiece) -> Iterator[RemotePiece]:
     segment, offsets = piece.segment, piece.offsets
     share = offsets.size / (segment.end_offset - segment.base_offset)
     count = min(max(-(-int(segment.size_bytes * share) // PIECE_BYTES), 1), offsets.size)
-    cuts = [offsets.start + offsets.size * number // count for number in range(count + 1)]
-    for start, end in pairwise(cuts):
-        yield piece._replace(offsets=offsets._replace(start=start, end=end))
+    return (piece._replace(offsets=each) for each in cut(offsets, count))
 
 
 def read_remote(

@@ -7,10 +7,10 @@ counts once. Driver and executors must see the folder under the same path.
 
 import hashlib
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tidelog.pipeline.durable_files import create_json
 from tidelog.pipeline.offsets import OffsetRange, Place
 
 
@@ -19,11 +19,8 @@ def note_losses(folder: str | None, lost: Iterable[OffsetRange]) -> None:
     if folder is None:
         return
     for each in lost:
-        text = json.dumps(each)
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        draft = Path(folder) / f".{uuid.uuid4().hex}"
-        draft.write_text(text)
-        draft.replace(Path(folder) / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json")
+        name = hashlib.sha256(json.dumps(each).encode()).hexdigest()[:32]
+        create_json(Path(folder) / f"{name}.json", each)
 
 
 def count_losses(folder: Path) -> int:

@@ -30,6 +30,7 @@ from tidelog.pipeline.offsets import (
     OptionError,
     Place,
     Positions,
+    for_each,
     group_ranges,
     lose,
     require_same_topic,
@@ -306,10 +307,7 @@ def report_losses(losses: list[str] | None) -> None:
 def _offsets_at(
     option: str, options: SourceOptions, times: Positions, bounds: Mapping[Place, tuple[int, int]]
 ) -> dict[Place, int]:
-    wanted = dict.fromkeys(bounds, times) if isinstance(times, int) else dict(times)
-    if wanted.keys() != bounds.keys():
-        strange = ", ".join(map(str, sorted(wanted.keys() ^ bounds.keys())))
-        raise OptionError(f"{option} must name exactly the partitions that are read: see {strange}")
+    wanted = for_each(option, times, bounds)
     if options.cluster is not None:
         return find_offsets_at(options.cluster, wanted, read_committed=options.read_committed)
     topics = {place.topic for place in wanted}
