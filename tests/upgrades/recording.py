@@ -63,7 +63,8 @@ def package(commit: str, folder: Path) -> Path:
 
 def command_of(source: Path = ROOT) -> tuple[str, ...]:
     """What starts a broker of the package in `source`."""
-    environment = (f"PYTHONPATH={source}", "TIDELOG_SUPER_USERS=User:ANONYMOUS")
+    # Else Python finds the package of the working folder first.
+    environment = (f"PYTHONPATH={source}", "PYTHONSAFEPATH=1", "TIDELOG_SUPER_USERS=User:ANONYMOUS")
     return "env", *environment, sys.executable, "-m", "tidelog.broker"
 
 

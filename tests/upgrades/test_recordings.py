@@ -1,12 +1,13 @@
 """Brokers open what each recorded version left: all that clients found is there, and they go on."""
 
 import json
+import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from tests.upgrades.recording import COMMITS, FOLDER, ONE, SEVERAL, addresses, cluster, described
+from tests.upgrades.recording import COMMITS, FOLDER, ONE, SEVERAL, addresses, cluster, command_of, described
 from tidelog.client import Consumer, Producer, ProducerSession, TopicPartition
 
 
@@ -27,6 +28,16 @@ async def go_on(address: str, session: dict[str, object], committed: dict[str, i
 
 def test_versions_are_recorded() -> None:
     assert len(COMMITS) >= 2
+
+
+def test_a_version_runs_from_its_own_package(tmp_path: Path) -> None:
+    package = tmp_path / "tidelog" / "broker"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+    (package / "__main__.py").write_text("print(__file__)")
+    ran = subprocess.run(command_of(tmp_path), capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == str(package / "__main__.py")
 
 
 @pytest.mark.parametrize("commit", COMMITS)
