@@ -113,7 +113,7 @@ def _without_producers(decode: Any) -> Any:
 
 
 def _as_placed(_: Any) -> Any:
-    return lambda partitions, _: partitions
+    return lambda partitions, *_: partitions
 
 
 def _once(news: Any) -> Any:

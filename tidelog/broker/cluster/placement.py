@@ -136,14 +136,15 @@ def _apart(
 
 
 def led_by_live(
-    partitions: tuple[PartitionAssignment, ...], live: frozenset[int]
+    partitions: tuple[PartitionAssignment, ...], live: frozenset[int], stopping: frozenset[int] = frozenset()
 ) -> tuple[PartitionAssignment, ...]:
     """New partitions when they are stored: the live ones of their replicas are in sync, the first of these
-    leads.
+    leads. One that is `stopping` has handed over what it led, and fetches no more: it is in sync only where
+    it has the only live replica.
 
     Raises ApiError(INVALID_REPLICA_ASSIGNMENT) if no replica of one is live.
     """
-    if all(live.issuperset(each.replicas) for each in set(partitions)):
+    if all((live - stopping).issuperset(each.replicas) for each in set(partitions)):
         return partitions
     led = []
     for index, each in enumerate(partitions):
@@ -151,6 +152,7 @@ def led_by_live(
         if not isr:
             reason = f"All brokers of the new partition {index} are fenced: {each.replicas}. Try again."
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+        isr = tuple(replica for replica in isr if replica not in stopping) or isr
         led.append(each._replace(leader_id=isr[0], isr=isr))
     return tuple(led)
 

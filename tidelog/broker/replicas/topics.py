@@ -38,6 +38,7 @@ from tidelog.broker.cluster.catalog import (
     least_in_sync,
 )
 from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.controlled_shutdown import stopping_brokers
 from tidelog.broker.cluster.controller import live_brokers
 from tidelog.broker.cluster.placement import assign, assign_manually, led_by_live, plan_partitions
 from tidelog.broker.cluster.store import STORE_FAILED_ADVICE, StoreConflict, StoreError
@@ -118,7 +119,7 @@ class Topics:
             topic = (await self._planned(plan)).topic
 
             def again(catalog: Catalog) -> TopicCreated:
-                partitions = led_by_live(topic.partitions, live_brokers(catalog))
+                partitions = led_by_live(topic.partitions, live_brokers(catalog), stopping_brokers(catalog))
                 return catalog.plan_topic(name, topic.topic_id, partitions, topic.configs)
 
             await self._add(topic, 0, again)
@@ -210,7 +211,8 @@ class Topics:
 
             def again(catalog: Catalog) -> PartitionsAdded:
                 unchanged(catalog)
-                return replace(delta, partitions=led_by_live(delta.partitions, live_brokers(catalog)))
+                live, stopping = live_brokers(catalog), stopping_brokers(catalog)
+                return replace(delta, partitions=led_by_live(delta.partitions, live, stopping))
 
             topic = unchanged(self._cluster.catalog)
             grown = replace(topic, partitions=topic.partitions + delta.partitions)

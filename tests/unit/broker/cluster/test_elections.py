@@ -167,9 +167,11 @@ class Script:
         delta = finish(placement.plan_partitions(self._topic, int(total), wanted, [1], {}))
         return " | ".join(_text(each.replicas) for each in delta.partitions)
 
-    def live(self, brokers: str) -> str:
-        """What was placed, when only these brokers live."""
-        found = placement.led_by_live(self.placed, frozenset(_numbers(brokers)))
+    def live(self, brokers: str, stopping: str = "") -> str:
+        """What was placed, when only these brokers live, and these of them stop."""
+        found = placement.led_by_live(
+            self.placed, frozenset(_numbers(brokers)), frozenset(_numbers(stopping))
+        )
         return "\n".join(_shown(index, each) for index, each in enumerate(found))
 
 

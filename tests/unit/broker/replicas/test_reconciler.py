@@ -506,3 +506,13 @@ async def test_work_that_breaks_off_keeps_no_later_one_from_being_done(
     assert capsys.readouterr().out.count("reconciliation_failed") == 2
     await services.topics.create("u")
     await stored(services, b"v", topic="u")
+
+
+async def test_a_broker_that_stops_leads_no_new_partition(services: Services) -> None:
+    asker = Asker(services, Clock())
+    await changed(services, BrokerRegistered(BrokerRegistration(2, (), is_stopping=True)))
+    topic = {"name": "t", "num_partitions": 2, "replication_factor": 2}
+    await asker.ask(ApiKey.CREATE_TOPICS, 5, topics=[topic])
+    await asker.ask(ApiKey.CREATE_PARTITIONS, 2, topics=[{"name": "t", "count": 4, "assignments": None}])
+    made = asker.topic("t").partitions
+    assert [(each.leader_id, each.isr, set(each.replicas)) for each in made] == [(1, (1,), {1, 2})] * 4
