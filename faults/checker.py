@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from tidelog.protocol.records import BatchHeader
+
 ACKED_SOMEWHERE: Final = -1
 OPEN: Final = -2
 UNCERTAIN: Final = -3
@@ -62,16 +64,6 @@ class Stored(NamedTuple):
 
     offset: int
     mark: Any
-
-
-class BatchFacts(NamedTuple):
-    """The fields of a stored batch's header that give its producer's order."""
-
-    base_offset: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
 
 
 class Finding(NamedTuple):
@@ -191,7 +183,7 @@ def _check_offsets(partition: int, records: Sequence[Stored]) -> Iterable[Findin
         expected = offset + 1
 
 
-def check_sequences(partition: int, batches: Iterable[BatchFacts]) -> list[Finding]:
+def check_sequences(partition: int, batches: Iterable[BatchHeader]) -> list[Finding]:
     """Each producer id and epoch must begin at sequence 0 and continue without gaps. Epochs must not
     decrease."""
     findings: list[Finding] = []

@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from faults.checker import BatchFacts, Finding, Kind, Stored
+from faults.checker import Finding, Kind, Stored
 from faults.marks import mark_of
 from tidelog.client import BrokerUnavailableError, ClientError, Consumer, ConsumerRecord, TopicPartition
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import batch_crc_is_valid, decode_batch, iter_batches
+from tidelog.protocol.records import BatchHeader, batch_crc_is_valid, decode_batch, iter_batches
 
 _POLL_MS = 200
 _RETRY_S = 0.05
@@ -143,7 +143,7 @@ class FileReading:
 
     def __init__(self) -> None:
         self.records: list[Stored] = []
-        self.batches: list[BatchFacts] = []
+        self.batches: list[BatchHeader] = []
         self.findings: list[Finding] = []
         self.segments = 0
 
@@ -166,15 +166,7 @@ def read_files(data_dir: Path, topic: str, partition: int) -> FileReading:
                     raise ProtocolError(f"batch at byte {position}: wrong CRC")
                 records = decode_batch(data, position, check_crc=False)
                 reading.records += [Stored(each.offset, mark_of(each.key, each.value)) for each in records]
-                reading.batches.append(
-                    BatchFacts(
-                        header.base_offset,
-                        header.producer_id,
-                        header.producer_epoch,
-                        header.base_sequence,
-                        header.record_count,
-                    )
-                )
+                reading.batches.append(header)
                 end = position + header.size_bytes
             if end != len(data):
                 raise ProtocolError(f"{len(data) - end} bytes after the last batch are not a batch")

@@ -7,7 +7,6 @@ from faults.checker import (
     OPEN,
     REFUSED,
     UNCERTAIN,
-    BatchFacts,
     Kind,
     Ledger,
     Mark,
@@ -16,6 +15,7 @@ from faults.checker import (
     check_sequences,
     compare,
 )
+from tidelog.protocol.records import BatchHeader
 
 
 def ledger(*fates: int, writer: int = 0, partition: int = 0) -> Ledger:
@@ -130,8 +130,8 @@ def test_a_partition_that_was_not_read_misses_what_was_acknowledged_there() -> N
     assert kinds(check([ledger(0, partition=3)], {0: []})) == [Kind.MISSING]
 
 
-def batch(offset: int, epoch: int, sequence: int, count: int = 1, producer: int = 7) -> BatchFacts:
-    return BatchFacts(offset, producer, epoch, sequence, count)
+def batch(offset: int, epoch: int, sequence: int, count: int = 1, producer: int = 7) -> BatchHeader:
+    return BatchHeader(offset, 0, 0, 2, 0, 0, count - 1, 0, 0, producer, epoch, sequence, count)
 
 
 def test_sequences_go_on_within_an_epoch_and_begin_anew_with_a_later_one() -> None:
@@ -154,7 +154,7 @@ def test_after_the_last_sequence_comes_0() -> None:
     ],
     ids=["twice", "hole", "late epoch", "late start"],
 )
-def test_a_broken_sequence_is_a_finding(wrong: BatchFacts, expected: str) -> None:
+def test_a_broken_sequence_is_a_finding(wrong: BatchHeader, expected: str) -> None:
     found = check_sequences(0, [batch(0, 0, 0, 3), wrong])
     assert kinds(found) == [Kind.SEQUENCE]
     assert expected in found[0].text
