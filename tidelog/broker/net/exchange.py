@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.broker.handlers.context import LateAnswer, RequestContext
 from tidelog.broker.net.request_queue import Waiting
-from tidelog.broker.storage.disk import in_memory
+from tidelog.broker.storage.disk import LEAST_MAPPED_BYTES, in_memory
 from tidelog.protocol.hot import FetchRequest
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import Steps
@@ -206,11 +206,13 @@ class Exchange(RequestContext, Waiting):
 
     def _end(self, answer: list[Buffer]) -> None:
         self._is_over = True
-        try:
-            self.answer = in_memory(answer)  # It was not read in this step of the loop.
-        except OSError as error:
-            self._answers.log_unexpected(self, error)
-            self.answer = []
+        self.answer = answer
+        if sum(map(len, answer)) >= LEAST_MAPPED_BYTES:
+            try:
+                self.answer = in_memory(answer)  # It was not read in this step of the loop.
+            except OSError as error:
+                self._answers.log_unexpected(self, error)
+                self.answer = []
         self.client.answer_ready(self)
 
     def abandon(self) -> None:
