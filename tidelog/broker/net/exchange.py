@@ -178,7 +178,10 @@ class Exchange(RequestContext, Waiting):
             try:
                 next(steps)
             except StopIteration as end:
-                self._end(end.value)
+                self._is_over, self.answer = True, end.value
+                if sum(map(len, end.value)) >= LEAST_MAPPED_BYTES:
+                    self._read_mapped(end.value)
+                self.client.answer_ready(self)
             else:
                 self._work(self._answers.in_turns(self, steps))
         except Exception as error:
@@ -205,15 +208,18 @@ class Exchange(RequestContext, Waiting):
             self._end(result)
 
     def _end(self, answer: list[Buffer]) -> None:
-        self._is_over = True
-        self.answer = answer
+        self._is_over, self.answer = True, answer
         if sum(map(len, answer)) >= LEAST_MAPPED_BYTES:
-            try:
-                self.answer = in_memory(answer)  # It was not read in this step of the loop.
-            except OSError as error:
-                self._answers.log_unexpected(self, error)
-                self.answer = []
+            self._read_mapped(answer)
         self.client.answer_ready(self)
+
+    def _read_mapped(self, answer: list[Buffer]) -> None:
+        """The answer is not sent in the step of the loop in which it was read."""
+        try:
+            self.answer = in_memory(answer)
+        except OSError as error:
+            self._answers.log_unexpected(self, error)
+            self.answer = []
 
     def abandon(self) -> None:
         """The client has disconnected: a task (a long poll) is cancelled, an append is completed."""
