@@ -3,8 +3,8 @@
 Owns the names below the prefix:
 
 - `head`: the cluster's id, the revision of the catalog and the nonce of the commit that led to it. Each
-  commit and each fence writes it, so a
-  transaction that compares the etcd revision of its last change succeeds at most once;
+  commit and each fence writes it, so a transaction that compares the etcd revision of its last change
+  succeeds at most once;
 - `journal/REVISION`: the deltas and the nonce of the commit that led to this revision. Watches read only
   these;
 - `writer/NODE`: the nonce of the last commit of a broker. It shows whether a commit without an answer is
@@ -54,7 +54,7 @@ class Head(NamedTuple):
         """Whether a catalog that goes back to this commit may be so far."""
         if self.revision != seen.revision:
             return self.revision > seen.revision
-        return self.nonce == seen.nonce or not (self.nonce and seen.nonce)
+        return seen.may_have(self.nonce)
 
 
 class ImagePointer(NamedTuple):
@@ -270,7 +270,7 @@ def has_commit(head: Head | None, first: Commit | None, seen: SeenCommit) -> boo
         return False
     if first is None or first.revision != seen.revision:
         return first is None or first.revision - len(first.deltas) >= seen.revision
-    return first.nonce == seen.nonce or not (first.nonce and seen.nonce)
+    return seen.may_have(first.nonce)
 
 
 def session_of(entry: Mapping[str, Any]) -> BrokerSession:

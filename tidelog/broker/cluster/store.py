@@ -61,6 +61,10 @@ class SeenCommit(NamedTuple):
     nonce: str = ""
     """As that of `Commit`."""
 
+    def may_have(self, nonce: str) -> bool:
+        """Whether a commit at this revision with this nonce may be it: an older release wrote none."""
+        return self.nonce == nonce or not (self.nonce and nonce)
+
 
 class BrokerSession(NamedTuple):
     """A start of a broker that is alive, as far as the store knows."""

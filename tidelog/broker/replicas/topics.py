@@ -119,8 +119,9 @@ class Topics:
             topic = (await self._planned(plan)).topic
 
             def again(catalog: Catalog) -> TopicCreated:
-                partitions = led_by_live(topic.partitions, live_brokers(catalog), stopping_brokers(catalog))
-                return catalog.plan_topic(name, topic.topic_id, partitions, topic.configs)
+                return catalog.plan_topic(
+                    name, topic.topic_id, _led(topic.partitions, catalog), topic.configs
+                )
 
             await self._add(topic, 0, again)
             return topic
@@ -211,8 +212,7 @@ class Topics:
 
             def again(catalog: Catalog) -> PartitionsAdded:
                 unchanged(catalog)
-                live, stopping = live_brokers(catalog), stopping_brokers(catalog)
-                return replace(delta, partitions=led_by_live(delta.partitions, live, stopping))
+                return replace(delta, partitions=_led(delta.partitions, catalog))
 
             topic = unchanged(self._cluster.catalog)
             grown = replace(topic, partitions=topic.partitions + delta.partitions)
@@ -413,6 +413,11 @@ class Topics:
     async def close(self) -> None:
         """Let changes that are in progress finish."""
         await self._changes.ended()
+
+
+def _led(partitions: tuple[PartitionAssignment, ...], catalog: Catalog) -> tuple[PartitionAssignment, ...]:
+    """New partitions when they are stored in this catalog. Raises ApiError."""
+    return led_by_live(partitions, live_brokers(catalog), stopping_brokers(catalog))
 
 
 def _existing(catalog: Catalog, name: str) -> Topic:
