@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import random
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,7 +16,7 @@ from tidelog.broker.cluster import etcd_layout
 from tidelog.broker.cluster.catalog import AclsChanged, BrokerRegistration, Catalog, ProducerIdsReserved
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.etcd_store import EtcdStore
-from tidelog.broker.cluster.store import BrokerSession, SeenCommit, SessionLives, StoreError
+from tidelog.broker.cluster.store import BrokerSession, SeenCommit, SessionLives, StoreConflict, StoreError
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 
 
@@ -63,6 +64,43 @@ def test_a_change_that_a_newer_release_wrote_is_not_taken_for_damage(monkeypatch
             with pytest.raises(StoreError, match=r"newer release wrote it: upgrade this broker"):
                 await reading
         await asyncio.gather(newer.close(), older.close())
+
+    try:
+        loop.run_until_complete(play())
+    finally:
+        loop.close()
+
+
+def test_what_a_broker_sees_while_it_asks_does_not_look_like_an_older_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = VirtualLoop(random.Random(1))
+    etcd = VirtualEtcd(Network(loop, random.Random(1)), random.Random(1))
+
+    async def play() -> None:
+        store, other = (
+            EtcdStore(VirtualEtcdClient(etcd, Node(loop, f"broker-{node_id}")), node_id=node_id)
+            for node_id in (1, 2)
+        )
+        await store.load()
+        await other.load()
+        await other.commit([ProducerIdsReserved(1000)], 0)
+        store.seen = SeenCommit(1, "of the other")
+        with pytest.raises(StoreConflict):
+            await store.commit([ProducerIdsReserved(2000)], 0)
+
+        call = store._client.call
+
+        async def late(*arguments: Any, **options: Any) -> Any:
+            answer = await call(*arguments, **options)
+            store.seen = SeenCommit(2, "that came meanwhile")
+            return answer
+
+        store.seen = SeenCommit()
+        monkeypatch.setattr(store._client, "call", late)
+        await store._look()
+        assert not store.view.is_lost
+        await asyncio.gather(store.close(), other.close())
 
     try:
         loop.run_until_complete(play())

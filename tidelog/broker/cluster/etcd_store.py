@@ -313,9 +313,10 @@ class EtcdStore:
         if head is None or head.revision < expected_revision:
             head, _ = await self._read_head()
         while True:
-            if head.revision != expected_revision:
+            newest_revision = max(head.revision, self.seen.revision)
+            if newest_revision != expected_revision:
                 raise StoreConflict(
-                    f"expected revision {expected_revision} in the store, got {head.revision}"
+                    f"expected revision {expected_revision} in the store, got {newest_revision}"
                 )
             if not head.may_follow(self.seen):
                 raise self._forked()
@@ -436,13 +437,13 @@ class EtcdStore:
         """Compare the watches with the head, and read the sessions."""
         sessions = {"key": key(self._layout.sessions), "range_end": after(self._layout.sessions)}
         reads = [layout.get(self._layout.head), layout.get_range(sessions)]
-        before = self._head
+        before, seen = self._head, self.seen
         answer = await self._client.call("/v3/kv/txn", {"success": reads}, timeout_s=2 * _GUARD_INTERVAL_S)
         with self._reading():
             head = layout.head_of(layout.found(answer, 0))
             living = frozenset(map(layout.session_of, layout.found(answer, 1)))
         self._is_lost = before is not None and (
-            head is None or head.cluster_id != before.cluster_id or not head.may_follow(self.seen)
+            head is None or head.cluster_id != before.cluster_id or not head.may_follow(seen)
         )
         if head is not None:
             self._saw(head)
