@@ -108,6 +108,8 @@ class ReadableLog:
             known = self._positions.get(offset)
             found = segment.read(wanted, known[1] if known is not None and known[0] is segment else None)
         except OSError as error:
+            if segments is not self._segments.segments:  # The file was replaced or deleted meanwhile.
+                return self.read(wanted)
             self._check_holds(offset)  # Its segment may be deleted by now, which looks like a hole.
             raise self._unreadable(error) from error
         if found is None:

@@ -1,6 +1,7 @@
 """What a clean keeps of a log, rule by rule, and that the log is as good as before for everyone else."""
 
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 
@@ -20,10 +21,12 @@ from tests.unit.broker.storage.support import (
     state,
     stored,
 )
+from tidelog.broker.storage import readable_log
 from tidelog.broker.storage.compaction.cleaner import LogClean, Pacing
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog, Read
+from tidelog.broker.storage.segment import Segment
 from tidelog.broker.storage.verification.findings import Finding, Findings, Severity
 from tidelog.broker.storage.verification.partition import PartitionCheck, PartitionFacts
 from tidelog.protocol.records import decode_batch, iter_batches
@@ -142,6 +145,25 @@ def test_a_reader_in_a_thread_keeps_what_it_began_with(log: PartitionLog) -> Non
     assert [place.last_offset for place in walk] == list(range(1, 20))
     before.log.release()
     assert contents(log) == [(19, b"k", b"19")]
+
+
+def test_a_read_whose_segment_is_cleaned_before_it_begins_reads_what_replaced_it(
+    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        append(log, keyed([(b"k", b"%d" % number)]))
+    settle(log)
+    found_by = readable_log.holding
+
+    def late(segments: Sequence[Segment], offset: int) -> Segment:
+        found = found_by(segments, offset)
+        monkeypatch.undo()
+        clean(log)
+        return found
+
+    monkeypatch.setattr(readable_log, "holding", late)
+    (view,) = log.read(Read(0, 1 << 20, log.end_offset)).records
+    assert [each.value for each in decode_batch(view)] == [b"19"]
 
 
 def test_a_damaged_batch_ends_the_clean_and_nothing_changes(tmp_path: Path, log: PartitionLog) -> None:
