@@ -11,16 +11,19 @@ import random
 import sys
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
-from heapq import heappush
+from heapq import heappop, heappush
+from itertools import chain, count
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 from zlib import crc32
 
 _LONGEST_WORK_S = 0.004
 _TASKS_KEPT = 1_000
+_RESOLUTION_S = 1e-9
+"""What is due within it is due now."""
 NODE: "ContextVar[Node | None]" = ContextVar("node", default=None)
 
 
@@ -42,21 +45,20 @@ class Node:
         self.is_dead = False
         self.is_paused = False
         self.on_death: Callable[[], None] | None = None
-        self._loop = loop
-        self._held: deque[events.Handle] = deque()
-        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self.loop = loop
+        self._held: deque[_Handle] = deque()
         self.context = copy_context()
         self.context.run(NODE.set, self)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run a coroutine as this node."""
-        return self._loop.create_task(work, context=self.context.copy())  # type: ignore[no-any-return]
+        return self.loop.create_task(work, context=self.context.copy())  # type: ignore[no-any-return]
 
     def kill(self) -> None:
         if not self.is_dead:
             self.is_dead = True
             self._held.clear()
-            for task in self.tasks:
+            for task in self.loop.tasks_of(self):
                 task._log_traceback = False  # type: ignore[attr-defined]  # Whoever waited is dead too.
             if self.on_death is not None:
                 self.on_death()
@@ -67,35 +69,30 @@ class Node:
     def resume(self) -> None:
         self.is_paused = False
         held, self._held = self._held, deque()
-        self._loop.run_again(held)
+        self.loop.run_again(held)
 
-    def hold(self, handle: events.Handle) -> None:
+    def hold(self, handle: "_Handle") -> None:
         self._held.append(handle)
 
 
-def _may_run(handle: events.Handle) -> bool:
-    node = handle._context.get(NODE)  # type: ignore[attr-defined]
-    if node is None:
-        return True
-    if node.is_paused and not node.is_dead:
-        node.hold(handle)
-    return not node.is_dead and not node.is_paused
+class _Handle(events.TimerHandle):
+    """What asyncio expects of one, without what a loop in debug mode keeps in it."""
 
-
-class _Handle(events.Handle):
     __slots__ = ()
 
-    def _run(self) -> None:
-        if _may_run(self):
-            super()._run()  # type: ignore[misc]
+    def __init__(self, when: float, callback: Any, args: Any, loop: "VirtualLoop", context: Any) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
 
-
-class _TimerHandle(events.TimerHandle):
-    __slots__ = ()
-
-    def _run(self) -> None:
-        if _may_run(self):
-            super()._run()  # type: ignore[misc]
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None
 
 
 def _set(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
@@ -115,39 +112,37 @@ def _close(coro: Any) -> None:
             return
 
 
-class _Clock:
-    """Stands where a loop has its selector: waiting is moving the time."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise DeadlockError
-        self.now += max(timeout, 0)
-        return []
-
-    def close(self) -> None:
-        """As of a selector."""
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
     """`connect` is what `create_connection` does: see `virtual_network`."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
         self.rng = rng
-        self._selector = _Clock()
         self.connect: Callable[..., Coroutine[Any, Any, Any]]
-        self._begun: list[asyncio.Task[Any]] = []
+        self._now = 1_000.0
+        self._waiting: deque[_Handle] = deque()
+        self._timers: list[tuple[float, int, _Handle]] = []
+        """A heap: when, and in which order they were made."""
+        self._timer_numbers = count()
+        self._begun: list[tuple[Node | None, asyncio.Task[Any]]] = []
         self._looks_at = _TASKS_KEPT
+        self._unheard: WeakKeyDictionary[asyncio.Task[Any], Node | None] = WeakKeyDictionary()
+        """Tasks that failed, and of whose failure nobody has heard."""
+
+    def close(self) -> None:
+        super().close()
+        self._waiting.clear()
+        self._timers.clear()
+
+    get_debug: Any = bool
+    """Asked for each future, so without a step of Python: `bool()` is False."""
 
     def time(self) -> float:
-        return self._selector.now
+        return self._now
 
     def now_ms(self) -> int:
         """Milliseconds, as clocks of the broker give them."""
-        return 1_700_000_000_000 + int(self._selector.now * 1000)
+        return 1_700_000_000_000 + int(self._now * 1000)
 
     def monotonic(self) -> float:
         """`time.monotonic` of the machine that asks: each counts from a moment of its own."""
@@ -156,15 +151,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> Any:
         """Tasks are kept: a dead node's must not be collected, which would run what it left undone."""
-        task = super().create_task(coro, name=name, context=context)
-        self._begun.append(task)
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
         node = NODE.get() if context is None else context.get(NODE)
-        if node is not None:
-            node.tasks.add(task)
+        self._begun.append((node, task))
         if len(self._begun) > self._looks_at:
-            self._begun = [each for each in self._begun if not each.done()]
-            self._looks_at = len(self._begun) + _TASKS_KEPT
+            self._forget_done()
         return task
+
+    def _forget_done(self) -> None:
+        for node, task in self._begun:
+            if task.done() and task._log_traceback:  # type: ignore[attr-defined]
+                self._unheard[task] = node
+        self._begun = [each for each in self._begun if not each[1].done()]
+        self._looks_at = len(self._begun) + _TASKS_KEPT
+
+    def tasks_of(self, node: Node) -> Iterator["asyncio.Task[Any]"]:
+        """Those that are not done, or failed and nobody heard of it."""
+        unheard = ((owner, task) for task, owner in self._unheard.items())
+        return (task for owner, task in chain(self._begun, unheard) if owner is node)
 
     def bury(self) -> None:
         """Undo every other task, at the end of a run. Their nodes are dead, and so is what this begins."""
@@ -172,29 +176,62 @@ class VirtualLoop(asyncio.BaseEventLoop):
         grave.is_dead = True
         told, sys.unraisablehook = sys.unraisablehook, lambda _: None
         done = {asyncio.current_task()}
-        while left := [task for task in self._begun if task not in done and not task.done()]:
+        while left := [task for _, task in self._begun if task not in done and not task.done()]:
             for task in left:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 grave.context.run(_close, task.get_coro())
             done.update(left)
         sys.unraisablehook = told
 
-    def run_again(self, handles: "deque[events.Handle]") -> None:
-        self._ready.extend(handle for handle in handles if not handle.cancelled())  # type: ignore[attr-defined]
+    def run_again(self, handles: "deque[_Handle]") -> None:
+        self._waiting.extend(handle for handle in handles if not handle._cancelled)
 
-    def _call_soon(self, callback: Any, args: Any, context: Context | None) -> events.Handle:
-        handle = _Handle(callback, args, self, context)
-        self._ready.append(handle)  # type: ignore[attr-defined]
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        handle = _Handle(self._now, callback, args, self, context)
+        self._waiting.append(handle)
         return handle
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
-        return self.call_soon(callback, *args, context=context)
+    call_soon_threadsafe = call_soon
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
-        timer = _TimerHandle(when, callback, args, self, context)
-        heappush(self._scheduled, timer)  # type: ignore[attr-defined]
-        timer._scheduled = True  # type: ignore[attr-defined]
-        return timer
+        handle = _Handle(when, callback, args, self, context)
+        heappush(self._timers, (when, next(self._timer_numbers), handle))
+        return handle
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def _run_once(self) -> None:
+        """All iterations until the loop is stopped. Raises DeadlockError."""
+        waiting, timers = self._waiting, self._timers
+        while not self._stopping:  # type: ignore[attr-defined]
+            while timers and timers[0][2]._cancelled:
+                heappop(timers)
+            if not waiting:
+                if not timers:
+                    raise DeadlockError
+                self._now += max(timers[0][0] - self._now, 0)
+            soon = self._now + _RESOLUTION_S
+            while timers and timers[0][0] < soon:
+                waiting.append(heappop(timers)[2])
+            for _ in range(len(waiting)):
+                handle = waiting.popleft()
+                if not handle._cancelled:
+                    self._run_handle(handle)
+
+    def _run_handle(self, handle: _Handle) -> None:
+        context = handle._context
+        node = context.get(NODE)
+        if node is not None and (node.is_dead or node.is_paused):
+            if not node.is_dead:
+                node.hold(handle)
+            return
+        try:
+            context.run(handle._callback, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler({"message": f"Exception in {handle}", "exception": error})
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         seconds = self.rng.random() * _LONGEST_WORK_S
