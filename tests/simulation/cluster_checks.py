@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from uuid import UUID
 
-from tests.simulation.checked_store import StoreFacts, digest
+from tests.simulation.checked_store import StoreFacts, are_equal
 from tests.simulation.refusal_checks import RefusalChecks
 from tests.simulation.virtual_broker import VirtualBroker
 from tidelog.broker.cluster.facts import delta_fields, encoded
 from tidelog.broker.handlers import cut_off
 from tidelog.broker.handlers.context import Handler, RequestContext
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
 from tidelog.protocol.schema import ApiKey
 
@@ -28,6 +29,8 @@ class ClusterChecks:
         self._find = find
         self._leaders: dict[tuple[UUID, int, int], UUID] = {}
         """By topic, partition and leader epoch: the incarnation that led."""
+        self._led: dict[Replica, int] = {}
+        """In which epoch a replica was seen to lead."""
         self._given_ids: set[int] = set()
         self._images: dict[UUID, int] = {}
 
@@ -96,29 +99,33 @@ class ClusterChecks:
         assert services.membership is not None
         return self._facts.session_of(services.node_id) == services.membership.incarnation.hex.encode()
 
-    def look(self, broker: VirtualBroker) -> None:
+    def look(self, broker: VirtualBroker, *, is_cut_off: bool) -> None:
         """Check what a broker is and knows now."""
         services = broker.services
         if services is None or services.membership is None:
             return
         membership = services.membership
-        if not broker.is_cut_off and not self._has_session(services):
-            self._find(f"broker {broker.node_id} has no session and does not know it")
-        if not broker.is_cut_off and membership.incarnation in self._facts.fenced:
-            self._find(f"broker {broker.node_id} is fenced and does not know it")
+        if not is_cut_off:
+            if not self._has_session(services):
+                self._find(f"broker {broker.node_id} has no session and does not know it")
+            if membership.incarnation in self._facts.fenced:
+                self._find(f"broker {broker.node_id} is fenced and does not know it")
         self._check_leaders(services, membership.incarnation)
         revision = services.catalog.revision
         if self._images.get(membership.incarnation) != revision:
             self._images[membership.incarnation] = revision
-            expected = self._facts.digests.get(revision)
-            if expected is not None and digest(services.catalog) != expected:
+            expected = self._facts.images.get(revision)
+            if expected is not None and not are_equal(services.catalog, expected):
                 self._find(f"broker {broker.node_id} has another image at revision {revision} than the store")
 
     def _check_leaders(self, services: Services, incarnation: UUID) -> None:
         for (name, index), replica in services.replicas.items():
-            topic = services.catalog.topic(name)
-            if topic is None or replica.is_follower or replica.stopped is not None:
+            epoch = replica.leader_epoch
+            if self._led.get(replica) == epoch or replica.is_follower or replica.stopped is not None:
                 continue
-            place = (topic.topic_id, index, replica.leader_epoch)
-            if self._leaders.setdefault(place, incarnation) != incarnation:
-                self._find(f"{name}-{index} has two leaders in epoch {replica.leader_epoch}")
+            topic = services.catalog.topic(name)
+            if topic is None:
+                continue
+            self._led[replica] = epoch
+            if self._leaders.setdefault((topic.topic_id, index, epoch), incarnation) != incarnation:
+                self._find(f"{name}-{index} has two leaders in epoch {epoch}")

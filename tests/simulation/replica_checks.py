@@ -8,7 +8,6 @@ committed; at the end all replicas have the same batches, and know the same of p
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 from tests.simulation.checked_store import StoreFacts
 from tests.simulation.virtual_broker import VirtualBroker
@@ -17,8 +16,27 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.records import iter_batches
 
-_Place = tuple[UUID, int]
 _AT_ONCE = 1 << 20
+
+
+class _Partition:
+    """What was seen of a partition at all its replicas."""
+
+    def __init__(self, topic_id: UUID, index: int) -> None:
+        self.topic_id = topic_id
+        self.index = index
+        self.committed = 0
+        """Up to where a leader ever called it committed."""
+        self.batches: dict[int, bytes] = {}
+        """By base offset, those that were committed."""
+
+
+class _Looked:
+    """How far one replica was looked at."""
+
+    def __init__(self, partition: _Partition) -> None:
+        self.partition = partition
+        self.end = 0
 
 
 class ReplicaChecks:
@@ -27,65 +45,72 @@ class ReplicaChecks:
     def __init__(self, facts: StoreFacts, find: Callable[[str], None]) -> None:
         self._facts = facts
         self._find = find
-        self._committed: dict[_Place, int] = {}
-        """Up to where a leader ever called it committed."""
-        self._batches: dict[_Place, dict[int, bytes]] = {}
-        """By base offset, those that were committed."""
-        self._looked_at: WeakKeyDictionary[Replica, int] = WeakKeyDictionary()
+        self._partitions: dict[tuple[UUID, int], _Partition] = {}
+        self._looked: dict[Replica, _Looked] = {}
 
     def look(self, brokers: Sequence[VirtualBroker]) -> None:
         """Check all replicas as they are now."""
-        for broker in brokers:
-            if broker.services is not None:
-                for (_, index), replica in broker.services.replicas.items():
-                    if replica.is_running:
-                        self._look_at(broker, (replica.topic_id, index), replica)
-        for name, index, assigned, topic_id in self._partitions():
-            for broker in brokers:
-                if broker.node_id in (*assigned.isr, *assigned.elr):
-                    self._check_member(broker, name, (topic_id, index), assigned)
+        running = [
+            (broker, replica, self._looked.get(replica) or self._begin(replica))
+            for broker in brokers
+            if broker.services is not None
+            for replica in broker.services.replicas.values()
+            if replica.is_running
+        ]
+        for broker, replica, looked in running:
+            if replica.progress.committed.offset > looked.end:
+                self._look_at(broker, replica, looked)
+        for broker, replica, looked in running:
+            if replica.log.end_offset < looked.partition.committed:
+                self._check_member(broker, replica, looked.partition)
 
-    def _partitions(self) -> Iterator[tuple[str, int, PartitionAssignment, UUID]]:
-        for topic in self._facts.catalog.topics():
-            for index, assigned in enumerate(topic.partitions):
-                yield topic.name, index, assigned, topic.topic_id
+    def _begin(self, replica: Replica) -> _Looked:
+        key = replica.topic_id, replica.partition
+        partition = self._partitions.setdefault(key, _Partition(*key))
+        looked = self._looked[replica] = _Looked(partition)
+        return looked
 
-    def _look_at(self, broker: VirtualBroker, place: _Place, replica: Replica) -> None:
+    def _look_at(self, broker: VirtualBroker, replica: Replica, looked: _Looked) -> None:
         committed = replica.progress.committed.offset
-        begin = max(self._looked_at.get(replica, 0), replica.log.start_offset)
+        begin = max(looked.end, replica.log.start_offset)
         if committed <= begin:
             return
+        where = f"{replica.topic}-{replica.partition}"
         if committed > replica.log.end_offset:
-            self._find(f"broker {broker.node_id} calls committed what it lacks of {replica.topic}-{place[1]}")
+            self._find(f"broker {broker.node_id} calls committed what it lacks of {where}")
             return
-        self._looked_at[replica] = committed
-        self._committed[place] = max(self._committed.get(place, 0), committed)
-        known = self._batches.setdefault(place, {})
+        looked.end = committed
+        partition = looked.partition
+        partition.committed = max(partition.committed, committed)
         for offset, batch in _batches(replica, begin, committed):
-            if known.setdefault(offset, batch) != batch:
+            if partition.batches.setdefault(offset, batch) != batch:
                 self._find(
-                    f"broker {broker.node_id} has another batch at offset {offset} of"
-                    f" {replica.topic}-{replica.partition} than was committed there"
+                    f"broker {broker.node_id} has another batch at offset {offset} of {where} than was"
+                    " committed there"
                 )
 
-    def _check_member(
-        self, broker: VirtualBroker, name: str, place: _Place, assigned: PartitionAssignment
-    ) -> None:
-        if broker.services is None or broker.node_id in self._facts.lost_disks:
+    def _check_member(self, broker: VirtualBroker, replica: Replica, partition: _Partition) -> None:
+        """A replica that lacks what was committed is neither in sync nor eligible to lead."""
+        topic = self._facts.catalog.topic_by_id(partition.topic_id)
+        if topic is None or not topic.has_partition(partition.index):
             return
-        replica = broker.services.replicas.get((name, place[1]))
-        committed = self._committed.get(place, 0)
-        if replica is None or not replica.is_running or replica.topic_id != place[0]:
+        assigned = topic.partitions[partition.index]
+        if broker.node_id in self._facts.lost_disks or broker.node_id not in (*assigned.isr, *assigned.elr):
             return
-        if (end_offset := replica.log.end_offset) < committed:
-            self._find(
-                f"broker {broker.node_id} has {name}-{place[1]} up to {end_offset}, and {committed} was"
-                f" committed: {assigned}"
-            )
+        where = f"{topic.name}-{partition.index}"
+        self._find(
+            f"broker {broker.node_id} has {where} up to {replica.log.end_offset}, and {partition.committed}"
+            f" was committed: {assigned}"
+        )
+
+    def _assigned(self) -> Iterator[tuple[str, int, PartitionAssignment]]:
+        for topic in self._facts.catalog.topics():
+            for index, assigned in enumerate(topic.partitions):
+                yield topic.name, index, assigned
 
     def difference(self, brokers: Sequence[VirtualBroker]) -> str:
         """In what replicas that are all live differ, or what is missing; empty if they are equal."""
-        for name, index, assigned, _ in self._partitions():
+        for name, index, assigned in self._assigned():
             where = f"{name}-{index}"
             if set(assigned.isr) != set(assigned.replicas):
                 return f"{where}: not all are in sync: {assigned}"
