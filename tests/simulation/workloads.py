@@ -16,7 +16,7 @@ from faults.readback import read_all
 from faults.workload import Job, TidelogWriter
 from tests.simulation.virtual_loop import Node
 from tidelog.broker.cluster.catalog import Catalog
-from tidelog.client import Admin, ClientError, Consumer, NewTopic, TopicPartition
+from tidelog.client import Admin, ClientError, Consumer, Delivery, NewTopic, TopicPartition
 from tidelog.protocol.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 
 LOG: Final = "log"
@@ -26,6 +26,18 @@ PATIENT: Final[dict[str, Any]] = {
     "retry_backoff_max_ms": 200,
 }
 _PAUSE_S: Final = 0.4
+_MOST_UNDER_WAY: Final = 40
+"""Records of one writer."""
+
+
+class _Writer(TidelogWriter):
+    """Sends no more while much is under way: what waits through an outage would only be written after it."""
+
+    async def hand_over(self, partition: int, counter: int, key: bytes, value: bytes) -> Delivery:
+        while len(self._deliveries) >= _MOST_UNDER_WAY and not self._receiving.done():
+            self._outcome_arrived.clear()
+            await self._outcome_arrived.wait()
+        return await super().hand_over(partition, counter, key, value)
 
 
 class Writers:
@@ -33,13 +45,13 @@ class Writers:
 
     def __init__(self, address: str, partitions: int, seed: int) -> None:
         self._job = Job(address, LOG, partitions, seed, longest_pause_s=0.5)
-        self._writer: TidelogWriter
+        self._writer: _Writer
         self._has_started = asyncio.Event()
 
     async def run(self, node: Node) -> None:
         """The present program."""
         settings = {**PATIENT, "delivery_timeout_ms": 60_000, "linger_ms": 2}
-        writer = TidelogWriter(node.name, self._job, settings)
+        writer = _Writer(node.name, self._job, settings)
         await writer.start()
         self._writer = writer
         self._has_started.set()
