@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 from faults.checker import Kind
 from faults.readback import COMMITTED, read_all
 from faults.wire import Wire
+from tests.simulation.platter import Platter
 from tests.simulation.transactions import play
 from tests.simulation.virtual_broker import VirtualBroker
-from tests.simulation.virtual_disk import Platter
 from tests.simulation.virtual_etcd import MEMBERS
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.world import Run, Shape, World
@@ -51,8 +51,8 @@ class Scenario(NamedTuple):
     def play(self) -> Run:
         shape = Shape(self.brokers, self.replicas, settle_s=60, stops_at_finding=True)
 
-        def stage(seed: int, folder: Path, loop: VirtualLoop, shape: Shape, *, has_epochs: bool) -> Stage:
-            return Stage(self, seed, folder, loop, shape, has_epochs=has_epochs)
+        def stage(seed: int, loop: VirtualLoop, shape: Shape, *, has_epochs: bool) -> Stage:
+            return Stage(self, seed, loop, shape, has_epochs=has_epochs)
 
         return play(int(self.has_epochs), shape, stage)
 
@@ -112,11 +112,10 @@ class Stage(World):
         broker.kill(cuts_power=True)
 
     def empty_disk(self) -> Platter:
-        (folder := self._folder / "empty").mkdir()
-        return Platter(folder)
+        return Platter(Path("/empty"))
 
     def copy_of(self, platter: Platter) -> Platter:
-        return platter.copied_to(self._folder / "copy")
+        return platter.copied_to(Path("/copy"))
 
     async def start_with(self, broker: VirtualBroker, platter: Platter) -> None:
         """Start a broker with a disk that is not its own; it gets its own one back once it is refused."""

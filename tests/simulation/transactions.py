@@ -12,15 +12,12 @@ import logging
 import multiprocessing
 import os
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -28,10 +25,9 @@ from unittest.mock import patch
 import structlog
 
 from faults.checker import Finding, Kind
-from tests.memory_folder import memory_folder
 from tests.simulation.seeds import Memory, commit
 from tests.simulation.share_world import ShareWorld
-from tests.simulation.virtual_broker import VirtualGroupCommit
+from tests.simulation.virtual_broker import ThreadsAtOnce, VirtualGroupCommit
 from tests.simulation.virtual_loop import NODE, VirtualLoop
 from tests.simulation.world import ALONE, Run, Shape, World
 from tidelog.broker import opening
@@ -41,6 +37,7 @@ from tidelog.broker.handlers import fetch
 from tidelog.broker.net import connection as broker_connection
 from tidelog.broker.net import memory_guard
 from tidelog.broker.replicas import fetcher, replica_log
+from tidelog.broker.storage import manager
 from tidelog.client.producer import producer
 from tidelog.wire.connection import Connection
 
@@ -49,13 +46,12 @@ _EXPECTED = ("cluster_store_failed", "producer_ids_not_reserved", "append_refuse
 
 
 def play(seed: int, shape: Shape = ALONE, world: Callable[..., World] = World) -> Run:
-    """Play one seed in a folder of its own."""
+    """Play one seed."""
     with _without_remains():
         return _played(seed, shape, world)
 
 
 def _played(seed: int, shape: Shape, world: Callable[..., World]) -> Run:
-    folder = memory_folder() or Path(tempfile.mkdtemp())
     loop = VirtualLoop(random.Random(f"loop {seed}"))
     alarms: list[str] = []
     events: Counter[str] = Counter()
@@ -65,11 +61,10 @@ def _played(seed: int, shape: Shape, world: Callable[..., World]) -> Run:
         with _patched(seed, loop, alarms, events, has_epochs=has_epochs):
             loop.set_exception_handler(lambda _, context: _note(alarms, context))
             asyncio.set_event_loop(loop)
-            run = loop.run_until_complete(world(seed, folder, loop, shape, has_epochs=has_epochs).play())
+            run = loop.run_until_complete(world(seed, loop, shape, has_epochs=has_epochs).play())
     finally:
         asyncio.set_event_loop(None)
         loop.close()
-        shutil.rmtree(folder, ignore_errors=True)
     run.done |= Counter({f"logged by the broker: {event}": count for event, count in events.items()})
     for text in alarms:
         run.find(Kind.ALARM, text)
@@ -127,6 +122,7 @@ def _patched(
             patch.object(os, "urandom", drawn.randbytes),
             patch.object(fetch, "secrets", SimpleNamespace(randbelow=drawn.randrange)),
             patch.object(opening, "GroupCommit", VirtualGroupCommit),
+            patch.object(manager, "ThreadPoolExecutor", ThreadsAtOnce),
             patch.object(broker_connection, "time", clock),
             patch.object(memory_guard, "time", clock),
             patch.object(etcd_client, "time", monotonic),

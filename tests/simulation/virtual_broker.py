@@ -6,15 +6,17 @@ Only the sockets, the clock, the threads, the disk's caches and etcd are simulat
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextvars import Context
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import UUID
 
 from tests.simulation.checked_store import CheckedStore, StoreFacts
-from tests.simulation.virtual_disk import Platter, VirtualDisk
+from tests.simulation.platter import Platter
+from tests.simulation.virtual_disk import VirtualDisk
 from tests.simulation.virtual_etcd import VirtualEtcd
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.virtual_network import Endpoint, Network
@@ -204,6 +206,27 @@ class VirtualBroker:
         dies_soon = self.keeps_dying and self.rng.random() < 0.15
         dies_at_write = self.rng.randint(1, 12) if dies_soon else None
         self.loop.call_later(0.01 + self.rng.random() * 0.3, self.start, dies_at_write, context=Context())
+
+
+class ThreadsAtOnce:
+    """`ThreadPoolExecutor` without threads."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """As many as are wanted."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """All is done."""
+
+    def map(self, work: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterable[Any]:
+        return [work(each) for each in arguments]
+
+    def submit(self, work: Callable[[], Any]) -> "Future[Any]":
+        done: Future[Any] = Future()
+        done.set_result(work())
+        return done
 
 
 class VirtualGroupCommit(GroupCommit):

@@ -1,65 +1,31 @@
-"""The disk of a simulated broker: it outlives it, and loses what was not synced.
+"""The disk of a simulated broker: the system calls of one life on a `Platter`.
 
-Owns which bytes and names are durable, and when the broker dies on the way: a broker can be made to die at
-any of its writes, just before or just after it, so between any two records. Real files in a folder of the
-memory's file system; `faults.power` removes what a power cut would.
+Owns when the broker dies on the way: it can be made to die at any of its writes, just before or just after
+it, so between any two records.
 """
 
 import errno
 import os
-import random
-import shutil
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
-from faults.power import cut_power
+from tests.simulation.platter import File, Platter, error_of
 from tests.simulation.virtual_loop import Node, NodeDied
-from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.disk import Disk, MappedWindow
 from tidelog.protocol.types import Buffer
 
-
-class Platter:
-    """What is durable of the files of all lives of a broker."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.synced: dict[int, int] = {}
-        self.named: set[int] = set()
-        self.cuts_all = False
-        """Whether a power cut removes all that is not durable, instead of a part."""
-
-    def copied_to(self, folder: Path) -> "Platter":
-        """Another disk with what this one has now, all of it durable."""
-        shutil.copytree(self.folder, folder)
-        copy = Platter(folder)
-        for path in folder.rglob("*"):
-            found = path.stat()
-            copy.synced[found.st_ino] = found.st_size
-            copy.named.add(found.st_ino)
-        return copy
-
-    def cut_power(self, rng: random.Random) -> int:
-        """Remove a part of what is not durable. Returns the number of bytes."""
-        return cut_power(self.folder, self.synced, self.named, _All() if self.cuts_all else rng)
-
-
-class _All(random.Random):
-    """Draws the loss of everything."""
-
-    def random(self) -> float:
-        return 0.0
-
-    def randint(self, a: int, b: int) -> int:
-        return a
+_MANY = 1 << 16
 
 
 class VirtualDisk(Disk):
-    """The system calls of one life. Those of a dead node have no effect."""
+    """Those of a dead node have no effect."""
 
     def __init__(self, platter: Platter, node: Node) -> None:
         self._platter = platter
         self._node = node
-        self._open: set[int] = set()
+        self._open: dict[int, File] = {}
+        self._numbers = count(3)
         self.dies_at_write: int | None = None
         """How many writes are left, the last of which the broker does not survive."""
         self.does_last_write = True
@@ -69,26 +35,42 @@ class VirtualDisk(Disk):
 
     def close_all(self) -> None:
         """The process is gone."""
-        for fd in self._open:
-            os.close(fd)
-        self._open.clear()
+        for fd in list(self._open):
+            self.close(fd)
 
     def _check(self) -> None:
         if self._node.is_dead:
             raise NodeDied
 
+    def _file(self, fd: int) -> File:
+        try:
+            return self._open[fd]
+        except KeyError:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+
     def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
         self._check()
-        fd = super().open(path, flags)
-        self._open.add(fd)
-        is_segment = path.suffix == ".log" and not path.parent.name.startswith("__")
-        (self._segments.add if is_segment else self._segments.discard)(fd)
+        file = self._platter.entry(path)
+        if file is None and flags & os.O_CREAT:
+            file = self._platter.make_file(self._node.loop.now_ms())
+            self._platter.folder_at(path.parent)[path.name] = file
+        elif not isinstance(file, File):
+            raise error_of(errno.ENOENT if file is None else errno.EISDIR, path)
+        elif flags & os.O_TRUNC:
+            file.resize(0)
+        fd = next(self._numbers)
+        self._open[fd] = file
+        if path.suffix == ".log" and not path.parent.name.startswith("__"):
+            self._segments.add(fd)
         return fd
 
     def close(self, fd: int) -> None:
-        if fd in self._open:
-            self._open.discard(fd)
-            super().close(fd)
+        if (file := self._open.pop(fd, None)) is not None:
+            file.locked_by.pop((self, fd), None)
+            self._segments.discard(fd)
+
+    def size(self, fd: int) -> int:
+        return len(self._file(fd).data)
 
     def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         self._check()
@@ -98,35 +80,118 @@ class VirtualDisk(Disk):
             self.dies_at_write -= 1
             if self.dies_at_write <= 0:
                 if self.does_last_write:
-                    super().writev(fd, buffers, position)
+                    self._write(fd, buffers, position)
                 self._node.kill()
                 raise NodeDied
-        return super().writev(fd, buffers, position)
+        return self._write(fd, buffers, position)
+
+    def _write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        file, written = self._file(fd), b"".join(buffers)
+        if position > len(file.data):
+            file.resize(position)
+        file.data[position : position + len(written)] = written
+        file.modified_ms = self._node.loop.now_ms()
+        return len(written)
+
+    def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
+        found = self._file(fd).data[position : position + len(buffer)]
+        buffer[: len(found)] = found
+        return len(found)
+
+    def read(self, fd: int, size: int, position: int, *, nowait: bool = False) -> memoryview:
+        return memoryview(self._file(fd).data[position : position + size])
+
+    def map(self, fd: int, size: int, position: int) -> MappedWindow | None:
+        return None
 
     def fdatasync(self, fd: int) -> None:
         self._check()
-        found = os.fstat(fd)
-        self._platter.synced[found.st_ino] = found.st_size
+        file = self._file(fd)
+        file.durable_size = len(file.data)
 
     def sync_queue(self) -> None:
         return None
 
     def fsync_directory(self, path: Path) -> None:
         self._check()
-        with os.scandir(path) as entries:
-            self._platter.named.update(map(os.DirEntry.inode, entries))
+        for entry in self._platter.folder_at(path).values():
+            if isinstance(entry, File):
+                entry.is_named = True
 
     def truncate(self, fd: int, size: int) -> None:
         self._check()
-        super().truncate(fd, size)
+        file = self._file(fd)
+        file.resize(size)
+        file.modified_ms = self._node.loop.now_ms()
 
     def rename(self, old: Path, new: Path) -> None:
         self._check()
-        super().rename(old, new)
+        source, target = self._platter.folder_at(old.parent), self._platter.folder_at(new.parent)
+        moved, replaced = self._platter.entry(old), self._platter.entry(new)
+        if moved is None:
+            raise error_of(errno.ENOENT, old)
+        if moved is replaced:
+            return
+        if isinstance(replaced, dict) and (isinstance(moved, File) or replaced):
+            raise error_of(errno.EISDIR if isinstance(moved, File) else errno.ENOTEMPTY, new)
+        if isinstance(replaced, File):
+            if isinstance(moved, dict):
+                raise error_of(errno.ENOTDIR, new)
+            replaced.is_linked = False
+        target[new.name] = source.pop(old.name)
 
     def unlink(self, path: Path) -> None:
         self._check()
-        super().unlink(path)
+        self._platter.file(path).is_linked = False
+        del self._platter.folder_at(path.parent)[path.name]
+
+    def remove_directory(self, path: Path) -> None:
+        self._check()
+        if self._platter.folder_at(path):
+            raise error_of(errno.ENOTEMPTY, path)
+        del self._platter.folder_at(path.parent)[path.name]
+
+    def make_directory(self, path: Path) -> None:
+        self._check()
+        self._platter.make_folder(path)
+
+    def list_directory(self, path: Path) -> list[str]:
+        return sorted(self._platter.folder_at(path))
+
+    def is_directory(self, path: Path) -> bool:
+        return isinstance(self._platter.entry(path), dict)
+
+    def exists(self, path: Path) -> bool:
+        return self._platter.entry(path) is not None
+
+    def names_and_size(self, fd: int) -> tuple[int, int]:
+        file = self._file(fd)
+        return int(file.is_linked), len(file.data)
+
+    def modified_ms(self, path: Path) -> int:
+        return self._platter.file(path).modified_ms
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        self._check()
+        self._platter.file(path).modified_ms = modified_ms
+
+    def boot_id(self) -> str:
+        return "of all lives"
+
+    def place_of(self, path: Path) -> str:
+        found = self._platter.entry(path)
+        return f"{self._platter.folder}:{found.number}" if isinstance(found, File) else ""
 
     def free_handles(self) -> int:
-        return 1 << 16
+        return _MANY
+
+    def handle_limit(self) -> int:
+        return _MANY
+
+    def lock(self, fd: int, *, shared: bool = False) -> bool:
+        locks = self._file(fd).locked_by
+        others = [is_shared for owner, is_shared in locks.items() if owner != (self, fd)]
+        if others and not (shared and all(others)):
+            return False
+        locks[self, fd] = shared
+        return True

@@ -60,6 +60,7 @@ class Network:
         self.loses: Callable[[Node, bytes], bool] | None = None
         """Whether a request of a node is lost with its connection; None where only chance decides."""
         self._closed: dict[tuple[str, str], list[_Sent]] = {}
+        self._context = Context()
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -96,7 +97,7 @@ class Network:
     ) -> None:
         """Call at this time, or when the way is open."""
         sent = (callback, arguments, context or Context())
-        self.loop.call_at(when, self._arrive, (source, target), sent, context=Context())
+        self.loop.call_at(when, self._arrive, (source, target), sent, context=self._context)
 
     def _arrive(self, way: tuple[str, str], sent: _Sent) -> None:
         if (waiting := self._closed.get(way)) is not None:

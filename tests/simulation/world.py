@@ -10,7 +10,7 @@ second processors with the same id; and what is observed meanwhile and at the en
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -37,15 +37,16 @@ from faults.transactions.observation import CommittedFollowers, committed_positi
 from faults.transactions.processor import process
 from tests.simulation.checked_store import StoreFacts
 from tests.simulation.cluster_checks import ClusterChecks
+from tests.simulation.platter import Platter
 from tests.simulation.replica_checks import ReplicaChecks
 from tests.simulation.share_checks import ShareChecks
 from tests.simulation.virtual_broker import Handlers, VirtualBroker
-from tests.simulation.virtual_disk import Platter
 from tests.simulation.virtual_etcd import MEMBERS, StoreFaults, VirtualEtcd
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.virtual_network import CALM, Network, NetworkFaults
 from tests.simulation.workloads import LOG, Administrator, Committer, Mover, Writers
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
 from tidelog.client import Admin, ClientError, NewTopic, Producer
 
@@ -130,7 +131,7 @@ class Run:
 class World:
     """One seed."""
 
-    def __init__(self, seed: int, folder: Path, loop: VirtualLoop, shape: Shape, *, has_epochs: bool) -> None:
+    def __init__(self, seed: int, loop: VirtualLoop, shape: Shape, *, has_epochs: bool) -> None:
         self.run = Run(seed)
         self.shape = shape
         self.has_epochs = has_epochs
@@ -143,7 +144,6 @@ class World:
         self.checks = ClusterChecks(self.facts, self._find)
         self.replica_checks = ReplicaChecks(self.facts, self._find)
         self.share_checks = ShareChecks(loop, self._find)
-        self._folder = folder
         settings = dict(_SETTINGS)
         settings["log_segment_bytes"] = self.rng.choice((1_000, 4_000, 1 << 20))
         settings["log_flush_offset_checkpoint_interval_ms"] = self.rng.choice((400, 2_000, 60_000))
@@ -195,14 +195,12 @@ class World:
         self.run.find(Kind.BROKEN_RULE, text)
 
     def _broker(self, node_id: int, settings: dict[str, Any]) -> VirtualBroker:
-        folder = self._folder / f"broker-{node_id}"
-        folder.mkdir()
         return VirtualBroker(
             self.network,
             self.etcd,
             self.facts,
             node_id,
-            folder,
+            Path(f"/broker-{node_id}"),
             random.Random(f"broker {node_id} {self.run.seed}"),
             settings,
             opened=self._opened,
@@ -330,23 +328,25 @@ class World:
 
     async def _look(self) -> None:
         while True:
+            serving = self._serving()
             for broker in self.brokers:
-                self.checks.look(broker)
+                self.checks.look(broker, is_cut_off=broker.services not in serving)
             if self.shape.replicas > 1:
                 self.replica_checks.look(self.brokers)
             for place in PLACES:
-                replica = self._leading(place)
+                replica = _leading(serving, place)
                 if replica is not None and replica.stopped is None and not replica.is_behind_its_epoch:
                     ends = replica.ends
                     self.ends[place].append(Ends(ends.last_stable, ends.high_watermark))
             await asyncio.sleep((_CALM_LOOK_S if self.is_healed else _LOOK_S) * self.rng.random())
 
-    def _leading(self, place: Place) -> Any:
-        """The replica that leads a partition for consumers, in the highest epoch; None without one."""
-        serving = (broker.services for broker in self.brokers if not broker.is_cut_off)
-        replicas = (services and services.replicas.get(place) for services in serving)
-        leading = [each for each in replicas if each is not None and not each.is_follower]
-        return max(leading, key=lambda replica: replica.leader_epoch, default=None)
+    def _serving(self) -> list[Services]:
+        """Of the brokers that are not cut off."""
+        return [
+            broker.services
+            for broker in self.brokers
+            if broker.services is not None and not broker.is_cut_off
+        ]
 
     def _start_other(self, machine: str) -> None:
         self.run.done[f"programs: {machine}"] += 1
@@ -460,7 +460,7 @@ class World:
         """Make a copy of a disk, or start a broker with an older or an empty one."""
         rng = self.rng
         broker = rng.choice(self.brokers)
-        node_id, folder = broker.node_id, self._folder / f"disk-{len(self.run.done)}-{self.rng.random()}"
+        node_id, folder = broker.node_id, Path(f"/disk-{self.rng.random()}")
         if node_id in self._foreign or not broker.is_alive or broker.services is None:
             return
         if self.shape.replicas > 1 and self._foreign:
@@ -474,7 +474,6 @@ class World:
             del self._copies[node_id]
         else:
             self.run.done["empty disks"] += 1
-            folder.mkdir()
             copy = Platter(folder)
         self._foreign[node_id] = broker.platter
         if self.shape.replicas > 1:
@@ -602,7 +601,8 @@ class World:
     def _is_stable(self) -> bool:
         if not self._are_served():
             return False
-        ends = [None if (replica := self._leading(place)) is None else replica.ends for place in PLACES]
+        serving = self._serving()
+        ends = [None if (replica := _leading(serving, place)) is None else replica.ends for place in PLACES]
         return all(each is not None and each.last_stable == each.end for each in ends)
 
     async def _settle_others(self) -> None:
@@ -636,3 +636,10 @@ class World:
         self.run.findings += self.committer.findings
         self.run.findings += self.administrator.judge(self.facts.catalog)
         self.run.findings += [*check(history), *findings_of(isolation.check(history))]
+
+
+def _leading(serving: Iterable[Services], place: Place) -> Replica | None:
+    """The replica that leads a partition for consumers, in the highest epoch; None without one."""
+    replicas = (services.replicas.get(place) for services in serving)
+    leading = [each for each in replicas if each is not None and not each.is_follower]
+    return max(leading, key=lambda replica: replica.leader_epoch, default=None)
