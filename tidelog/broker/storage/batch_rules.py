@@ -14,18 +14,21 @@ from contextlib import suppress
 from enum import Enum
 from typing import Final, TypeAlias
 
+from crc32c import crc32c
+
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
+    BATCH_HEADER_SIZE,
     CURRENT_MAGIC,
     LOG_OVERHEAD,
     MOST_KEYLESS,
     BatchHeader,
-    batch_crc_is_valid,
-    read_batch_header,
     read_magic,
+    unpack_header,
 )
+from tidelog.protocol.records.header import ATTRIBUTES_AT
 from tidelog.protocol.types import Buffer
 
 _NO_KEY = "Compacted topic cannot accept message without key."
@@ -63,11 +66,10 @@ def may_not_begin(batch: BatchHeader) -> None:
 def checked_header(batch: Buffer, config: LogConfig, origin: AppendOrigin = CLIENT) -> BatchHeader:
     """The header of the one batch in `batch`. Raises ApiError with Kafka's code for what is wrong with it."""
     size = len(batch)
-    try:
-        header = read_batch_header(batch)
-    except ProtocolError as error:
-        raise _no_header(batch, error) from None
-    base_offset, batch_length, _, magic, _, _, _, _, _, _, _, _, _ = header
+    if size < BATCH_HEADER_SIZE:
+        raise _no_header(batch)
+    header = tuple.__new__(BatchHeader, unpack_header(batch))
+    base_offset, batch_length, _, magic, crc, _, _, _, _, _, _, _, _ = header
     if magic != CURRENT_MAGIC:
         raise _other_format(magic)
     if batch_length + LOG_OVERHEAD != size:
@@ -78,8 +80,8 @@ def checked_header(batch: Buffer, config: LogConfig, origin: AppendOrigin = CLIE
         raise _invalid(f"base offset {base_offset}; a producer's batch must have 0")
     if size > min(config.max_message_bytes, config.segment_bytes) and origin is not AppendOrigin.LEADER:
         check_size(size, config)
-    if not batch_crc_is_valid(batch, header):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {header.crc:08x}, as it says")
+    if crc32c(memoryview(batch)[ATTRIBUTES_AT:]) != crc:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {crc:08x}, as it says")
     _check_counts(header, origin)
     return header
 
@@ -147,12 +149,12 @@ def keyless_refused(keyless: Sequence[int]) -> ApiError:
     return error
 
 
-def _no_header(batch: Buffer, error: ProtocolError) -> ApiError:
+def _no_header(batch: Buffer) -> ApiError:
     """Why there is no header: those of the old formats are shorter."""
     with suppress(ProtocolError):
         if (magic := read_magic(batch)) != CURRENT_MAGIC:
             return _other_format(magic)
-    return _invalid(str(error))
+    return _invalid(f"a batch has a header of {BATCH_HEADER_SIZE} bytes, {len(batch)} came")
 
 
 def _other_format(magic: int) -> ApiError:

@@ -21,7 +21,7 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -135,6 +135,9 @@ def _address(buffer: Buffer | MappedWindow) -> int:
 class Disk:
     """System calls by name. Offsets and sizes are bytes."""
 
+    writev: Callable[[int, Sequence[Buffer], int], int] = staticmethod(os.pwritev)
+    """Descriptor, buffers and position -> how many bytes were written."""
+
     def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
@@ -143,9 +146,6 @@ class Disk:
 
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
-
-    def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        return os.pwritev(fd, buffers, position)
 
     def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
         return os.preadv(fd, [buffer], position, flags)

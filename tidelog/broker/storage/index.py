@@ -218,7 +218,3 @@ class SparseIndex(IndexFile[tuple[int, int]]):
         """The last entry whose field 0 or 1 is at most `value`, or None."""
         number = self._count_up_to(value, field, nowait=nowait)
         return self.at(number - 1, nowait=nowait) if number else None
-
-    def is_full(self, max_bytes: int, appends: int = 1) -> bool:
-        """Whether more entries (one at each append, one at the end) would exceed `max_bytes`."""
-        return (self.count + appends + 1) * self.entry.size > max_bytes

@@ -127,8 +127,9 @@ class LocalSegment(SegmentReader):
         return not filled or (
             filled + size <= config.segment_bytes
             and age_ms <= config.segment_ms - (config.segment_jitter_ms and self._jitter_ms(config))
-            and not self.offset_index.is_full(index_bytes, batches)
-            and not self.time_index.is_full(index_bytes, batches)
+            # One entry may follow for each batch, and one more when the segment is sealed.
+            and (self.offset_index.count + batches + 1) * OFFSET_ENTRY.size <= index_bytes
+            and (self.time_index.count + batches + 1) * TIME_ENTRY.size <= index_bytes
             and last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
         )
 

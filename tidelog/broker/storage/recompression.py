@@ -98,34 +98,30 @@ def admitted(
         inspected = inspect_to_store(batch, header, config, inspected)
     if isinstance(inspected, Recompressed):
         inspected, batch = inspected
-    _check_timestamps(header, inspected, config, now_ms)
-    _, latest, keyless = inspected
+    if header.attributes & LOG_APPEND_TIME_BIT:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
+    oldest, latest, keyless = inspected
+    if config.message_timestamp_type == "CreateTime" and (
+        latest - now_ms > config.message_timestamp_after_max_ms
+        or (oldest != NO_TIMESTAMP and now_ms - oldest > config.message_timestamp_before_max_ms)
+    ):
+        raise _bad_timestamp(oldest, latest, config, now_ms)
     if keyless and "compact" in config.cleanup_policy:
         raise keyless_refused(keyless)
     return latest, batch
 
 
-def _check_timestamps(header: BatchHeader, records: Inspection, config: LogConfig, now_ms: int) -> None:
-    """Raise ApiError unless all records that have a timestamp have one that the topic takes."""
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
-    if config.message_timestamp_type != "CreateTime":
-        return
-    oldest, latest, _ = records
-    ahead_ms = latest - now_ms
-    if ahead_ms > config.message_timestamp_after_max_ms:
-        raise ApiError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {latest} is {ahead_ms} ms ahead of the broker's clock,"
-            f" message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}",
-        )
-    behind_ms = now_ms - oldest
-    if oldest != NO_TIMESTAMP and behind_ms > config.message_timestamp_before_max_ms:
-        raise ApiError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {oldest} is {behind_ms} ms behind the broker's clock,"
-            f" message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}",
-        )
+def _bad_timestamp(oldest: int, latest: int, config: LogConfig, now_ms: int) -> ApiError:
+    timestamp, difference_ms, setting = latest, f"{latest - now_ms} ms ahead of", "after"
+    limit_ms = config.message_timestamp_after_max_ms
+    if latest - now_ms <= limit_ms:
+        timestamp, difference_ms, setting = oldest, f"{now_ms - oldest} ms behind", "before"
+        limit_ms = config.message_timestamp_before_max_ms
+    return ApiError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"timestamp {timestamp} is {difference_ms} the broker's clock,"
+        f" message.timestamp.{setting}.max.ms={limit_ms}",
+    )
 
 
 def header_to_store(batch: Buffer, config: LogConfig) -> BatchHeader:
