@@ -20,17 +20,22 @@ import asyncio
 import errno
 import threading
 from collections import deque
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+import structlog
 
 from tidelog.broker.storage.sync_queue import SyncQueue
 
 MAX_THREADS = 16
 """How many logs threads flush at the same time. They start only when that many flushes are in progress."""
 
-
 _NOT_DONE = (errno.ECANCELED, errno.EINTR)
 """The kernel began no sync, or was interrupted, as some file systems are: `os.fdatasync` repeats that too."""
+Answering: TypeAlias = Callable[[], Sequence[Exception]]
+"""Answers those who wait; the errors of those that failed."""
+logger = structlog.get_logger(__name__)
 
 
 class Work(Protocol):
@@ -39,9 +44,9 @@ class Work(Protocol):
     If `lone_fd` names a file, its fdatasync and then `after_sync` may stand in for `run`.
     """
 
-    def run(self) -> None: ...
+    lone_fd: int | None
 
-    def lone_fd(self) -> int | None: ...
+    def run(self) -> None: ...
 
     def after_sync(self, error: OSError | None) -> OSError | None: ...
 
@@ -52,11 +57,8 @@ class Flushable(Protocol):
     def begin_flush(self) -> Work | None:
         """All that is unflushed now, or None when nothing is."""
 
-    def flush_finished(self, work: Work, error: BaseException | None) -> None:
-        """The work is done, or failed with `error`; its waiters are not answered yet."""
-
-    def tell_waiting(self) -> None:
-        """Called after `flush_finished`: answer the waiters."""
+    def flush_finished(self, work: Work, error: BaseException | None) -> Answering | None:
+        """The work is done, or failed with `error`. Returns what answers the waiters, if any may be."""
 
 
 class GroupCommit:
@@ -68,7 +70,7 @@ class GroupCommit:
         self._sync_queue = sync_queue
         self._in_kernel: dict[int, tuple[Flushable, Work]] = {}
         if sync_queue is not None:
-            loop.add_reader(sync_queue.fileno(), self._collect_from_kernel)
+            loop.add_reader(sync_queue.fileno(), self._collect)
         self._requested: dict[Flushable, None] = {}
         self._flushing: set[Flushable] = set()
         self._again: set[Flushable] = set()
@@ -104,7 +106,7 @@ class GroupCommit:
         if work is None:
             return
         self._flushing.add(log)
-        if self._sync_queue is not None and (fd := work.lone_fd()) is not None:
+        if self._sync_queue is not None and (fd := work.lone_fd) is not None:
             ticket = self._sync_queue.submit(fd)
             if ticket is not None:
                 self._in_kernel[ticket] = (log, work)
@@ -141,10 +143,12 @@ class GroupCommit:
                 except RuntimeError:
                     return  # The loop was closed without `close`: there is no waiter any more.
 
-    def _collect_from_kernel(self) -> None:
-        if self._sync_queue is None:
-            return
-        for ticket, error in self._sync_queue.finished():
+    def _collect(self) -> None:
+        """Take over what the kernel and the threads have done."""
+        # Cleared before reading, so that work finished after the last read wakes the loop again.
+        self._wake_pending = False
+        finished = self._finished
+        for ticket, error in () if self._sync_queue is None else self._sync_queue.finished():
             log, work = self._in_kernel.pop(ticket)
             if error is not None and error.errno in _NOT_DONE:
                 self._give_to_threads(log, work)
@@ -152,26 +156,21 @@ class GroupCommit:
             outcome: BaseException | None
             try:
                 outcome = work.after_sync(error)
-            except BaseException as failure:
-                outcome = failure
-            self._finished.append((log, work, outcome))
-        self._collect()
-
-    def _collect(self) -> None:
-        # Cleared before reading, so that work finished after the last read wakes the loop again.
-        self._wake_pending = False
-        finished = self._finished
-        to_tell: list[Flushable] = []
+            except BaseException as raised:
+                outcome = raised
+            finished.append((log, work, outcome))
+        answering: list[Answering] = []
         while finished:
-            log, work, error = finished.popleft()
-            to_tell.append(log)
+            log, work, outcome = finished.popleft()
             self._flushing.discard(log)
-            log.flush_finished(work, error)
+            if (answer := log.flush_finished(work, outcome)) is not None:
+                answering.append(answer)
             if log in self._again:
                 self._again.discard(log)
                 self._begin(log)
-        for log in to_tell:
-            log.tell_waiting()
+        for answer in answering:
+            if errors := answer():
+                report_unanswered(errors)
         listeners, self._listeners = self._listeners, []
         for future in listeners:
             if not future.done():
@@ -210,6 +209,13 @@ class GroupCommit:
         for thread in self._threads:
             await self._loop.run_in_executor(None, thread.join)
         self._threads.clear()
+
+
+def report_unanswered(errors: Sequence[Exception]) -> None:
+    """Some of those who wait have failed, which kept none of the others waiting."""
+    advice = "report this; its client may have to send the request again"
+    for error in errors:
+        logger.error("waiting_request_failed", error=repr(error), advice=advice, exc_info=error)
 
 
 def _run(work: Work) -> BaseException | None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NewType, Protocol
 from weakref import WeakSet
 
 from tidelog.broker.cluster.catalog import PartitionAssignment
+from tidelog.broker.replicas.group_commit import report_unanswered
 from tidelog.broker.replicas.progress import CommitWaiter, Mark
 from tidelog.broker.replicas.replica_log import ReplicaLog
 from tidelog.broker.storage.batch_inspection import Effort
@@ -328,8 +329,7 @@ class Leader(ReplicaLog):
             self.fail(broken)
             return
         self._note_visible(high_watermark)
-        self._answer()
-        self._tell_watchers()
+        report_unanswered(self._tell_all_waiting())
 
     def check_follower(self, broker_id: int) -> None:
         """Raise ApiError unless this replica leads, and that broker has another one."""

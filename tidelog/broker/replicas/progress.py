@@ -144,13 +144,18 @@ class Progress:
             raise broken_last_stable(self._last_stable, last_stable, self.high_watermark)
         self._last_stable = last_stable
 
-    def answer(self) -> None:
-        """Call those whose offsets are reached."""
+    def answer(self) -> list[Exception]:
+        """Call those whose offsets are reached; the errors of those that failed, which wait no longer."""
+        errors: list[Exception] = []
         for mark in (self.flushed, self.committed):
             waiting, offset = mark.waiting, mark.offset
             while waiting and waiting[0][0] <= offset:
                 _, waiter, slot = waiting.popleft()
-                waiter.partition_committed(slot)
+                try:
+                    waiter.partition_committed(slot)
+                except Exception as error:
+                    errors.append(error)
+        return errors
 
     def take_waiting(self) -> list[Waiting]:
         """Those who still wait: they wait no longer."""

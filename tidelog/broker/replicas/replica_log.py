@@ -26,7 +26,7 @@ from uuid import UUID
 import structlog
 
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.replicas.group_commit import GroupCommit, Work
+from tidelog.broker.replicas.group_commit import Answering, GroupCommit, Work, report_unanswered
 from tidelog.broker.replicas.progress import Mark, Progress, Waiting
 from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_handles
 from tidelog.broker.storage.integrity import CorruptSegmentError
@@ -96,13 +96,7 @@ def _tell_failed(waiters: Iterable[Waiting], code: ErrorCode) -> None:
         try:
             waiter.partition_failed(slot, code)
         except Exception as error:
-            _not_told(error)
-
-
-def _not_told(error: Exception) -> None:
-    """One of those who wait has failed: the others have to be told all the same."""
-    advice = "report this; its client may have to send the request again"
-    logger.error("waiting_request_failed", error=repr(error), advice=advice, exc_info=error)
+            report_unanswered([error])
 
 
 class ReplicaLog:
@@ -156,7 +150,6 @@ class ReplicaLog:
         self._unflushed_batches = 0
         self._flushing_bytes = 0
         self._tell_again_at = 0.0
-        self._has_moved = False
         self._flush_timer: asyncio.TimerHandle | None = None
         if log.end_offset > log.flushed_end_offset:
             group_commit.request(self)
@@ -273,20 +266,20 @@ class ReplicaLog:
                 self._tell_followers(self.leadership)
         return work
 
-    def flush_finished(self, work: Work, error: BaseException | None) -> None:
+    def flush_finished(self, work: Work, error: BaseException | None) -> Answering | None:
         """For GroupCommit: the marks move, or the partition goes offline."""
         self._slowest_flush_seconds = self._flush_seconds()
         self._flush_began = math.inf
         if self._has_ended:
-            return
+            return None
         if error is not None:
             if not is_out_of_handles(error):
                 self.fail(error)
-                return
+                return None
             self.log.flush_undone(work)  # type: ignore[arg-type]
             self._tell("flush_waits_for_file_handles", str(error), HANDLES_ADVICE)
             self._flush_within(HANDLES_RETRY_MS)
-            return
+            return None
         log, progress = self.log, self.progress
         high_watermark = progress.high_watermark
         try:
@@ -295,14 +288,14 @@ class ReplicaLog:
             progress.check(log.start_offset)
         except Exception as broken:
             self.fail(broken)
-            return
+            return None
         if self.leadership is not None:
             self._note_visible(high_watermark)
         elif progress.high_watermark > high_watermark:
             self.visible_bytes = max(self.visible_bytes + 1, self._flushing_bytes)
         if self.stopped is not None:
             self._flushed_as_follower()
-        self._has_moved = True
+        return self._tell_all_waiting if self._watchers else progress.answer
 
     def slowest_flush_seconds(self) -> float:
         """How long the slowest flush took since the last call, or the one in progress takes."""
@@ -330,21 +323,11 @@ class ReplicaLog:
         else:
             self.visible_bytes = self.leadership.visible_bytes(self.visible_bytes, high_watermark)
 
-    def tell_waiting(self) -> None:
-        """For GroupCommit: answer those whose marks have moved."""
-        if self._has_moved:
-            self._has_moved = False
-            self._answer()
-            if self._watchers:
-                self._tell_watchers()
-
-    def _answer(self) -> None:
-        while True:
-            try:
-                self.progress.answer()
-                return
-            except Exception as error:  # It waits no longer.
-                _not_told(error)
+    def _tell_all_waiting(self) -> list[Exception]:
+        """Answer those whose marks have moved, and let readers look."""
+        errors = self.progress.answer()
+        self._tell_watchers()
+        return errors
 
     def fail(self: Self, error: BaseException) -> None:
         """Take the partition offline: its state in memory can no longer be trusted."""
@@ -408,7 +391,7 @@ class ReplicaLog:
             try:
                 watcher.replica_changed(self)
             except Exception as error:
-                _not_told(error)
+                report_unanswered([error])
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
         """Raise ApiError when the client knows another leader epoch than this replica (KIP-320)."""

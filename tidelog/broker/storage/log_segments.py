@@ -127,15 +127,8 @@ class LogSegments:
         files = [segment.log for segment in segments if segment.log.acquire()]
         size, end_offset = active.tail
         mark = (active.base_offset, end_offset, size)
-        return FlushWork(end_offset, mark, self._disk, files, folder, before)
-
-    def finish_flush(self, work: FlushWork) -> None:
-        if work.end_offset > self.flushed_end_offset:
-            self.flushed_end_offset = work.end_offset
-            base_offset, end_offset, size = work.mark
-            segment = self.segments[number_of(self.segments, base_offset)]
-            if segment.base_offset == base_offset:
-                segment.flushed_tail = (size, end_offset)
+        lone_fd = files[0].fd if len(files) == 1 and folder is None and not before else None
+        return FlushWork(end_offset, mark, self._disk, files, folder, before, lone_fd)
 
     def flush_undone(self, work: FlushWork) -> None:
         """Nothing of `work` counts as done: the next flush has to do it."""

@@ -103,6 +103,8 @@ class FlushWork:
     folder: Path | None
     """The partition's folder when names in it changed, else None."""
     before: Sequence[Callable[[], None]] = ()
+    lone_fd: int | None = None
+    """The file whose fdatasync is all that `run` has to wait for; None where there is more to it."""
 
     def run(self, each: SyncEach = map) -> None:
         """In any thread, the syncs of the files by `each`. Raises OSError: then nothing of it may be taken as
@@ -122,12 +124,6 @@ class FlushWork:
             self.run(each)
         except OSError as error:
             return error
-        return None
-
-    def lone_fd(self) -> int | None:
-        """The file whose fdatasync is all that `run` has to wait for, or None when there is more to it."""
-        if self.folder is None and not self.before and len(self.files) == 1:
-            return self.files[0].fd
         return None
 
     def after_sync(self, error: OSError | None) -> OSError | None:

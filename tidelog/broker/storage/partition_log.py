@@ -393,7 +393,13 @@ class PartitionLog(ReadableLog):
         """
         self.flushed_end_offset = max(self.flushed_end_offset, work.end_offset)
         self._check_ends()
-        self._segments.finish_flush(work)
+        segments = self._segments
+        if work.end_offset > segments.flushed_end_offset:
+            segments.flushed_end_offset = work.end_offset
+            base_offset, end_offset, size = work.mark
+            # Of a segment that was sealed meanwhile, the next flush reaches the end.
+            if segments.active.base_offset == base_offset:
+                segments.active.flushed_tail = (size, end_offset)
 
     def flush_undone(self, work: FlushWork) -> None:
         """`work.run` found no file handle: nothing has failed, and the next flush does all of it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.broker.replicas.group_commit import MAX_THREADS, GroupCommit, Work
+from tidelog.broker.replicas.group_commit import MAX_THREADS, Answering, GroupCommit, Work
 from tidelog.broker.storage.sync_queue import SyncQueue
 
 
@@ -19,6 +19,7 @@ class Flush:
     def __init__(self, log: "Log", error: OSError | None = None) -> None:
         self.log = log
         self.error = error
+        self.lone_fd = log.lone_fd
 
     def run(self) -> None:
         self.log.started.release()
@@ -26,9 +27,6 @@ class Flush:
             raise OSError("the test never let the flush go")
         if self.error is not None:
             raise self.error
-
-    def lone_fd(self) -> int | None:
-        return self.log.lone_fd
 
     def after_sync(self, error: OSError | None) -> OSError | None:
         self.log.released += 1
@@ -62,15 +60,17 @@ class Log:
         self.begun.append(self._in_flight)
         return Flush(self, self.error)
 
-    def flush_finished(self, work: Work, error: BaseException | None) -> None:
+    def flush_finished(self, work: Work, error: BaseException | None) -> Answering:
         if error is None:
             self.flushed.append(self._in_flight)
         else:
             self.errors.append(error)
         self.changed.set()
+        return self.answer
 
-    def tell_waiting(self) -> None:
+    def answer(self) -> list[Exception]:
         self.told.append(len(self.begun))
+        return []
 
     def ask(self, group_commit: GroupCommit) -> None:
         self.unflushed += 1

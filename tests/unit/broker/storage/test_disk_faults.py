@@ -114,13 +114,13 @@ def test_a_write_to_a_removed_file_is_not_durable(log: PartitionLog) -> None:
 def test_a_sync_without_run_ends_as_run_would(log: PartitionLog) -> None:
     first = log.begin_flush()
     assert first is not None
-    assert first.lone_fd() is None  # The names in the folder are not durable yet.
+    assert first.lone_fd is None  # The names in the folder are not durable yet.
     first.run()
     log.finish_flush(first)
     append(log, batch(1, 0, 1))
     work = log.begin_flush()
     assert work is not None
-    assert work.lone_fd() is not None
+    assert work.lone_fd is not None
     assert work.after_sync(None) is None
     log.finish_flush(work)
     assert log.flushed_end_offset == 2
