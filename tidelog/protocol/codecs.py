@@ -19,31 +19,31 @@ class Codec:
     `max_elements` limits the array elements and tagged fields of one body, and so the cost of a peer's bytes.
     """
 
-    def __init__(self, message: Message, version: int, max_elements: int) -> None:
+    def __init__(self, message: Message, version: int, max_elements: int, *, whole: bool = True) -> None:
+        """`whole`: bytes after the last field are an error."""
         self.label = f"{message.name} version {version}"
         self._message = message
         self._version = version
         self._max_elements = max_elements
+        self._whole = whole
         self._may_be_long = may_be_long(message, version)
         self._has_records = has_records(message, version)
         self._take = memoryview if self._has_records else bytes
 
-    def decode(self, body: Buffer, *, whole: bool = True) -> Any:
-        """The body as `protocol.values`. Raises ProtocolError with the path of the wrong field.
+    def decode(self, body: Buffer) -> Any:
+        """The body as `protocol.values`; records are slices of `body`. Raises ProtocolError with the path of
+        the wrong field."""
+        return self._decode(self._take(body), self._max_elements, self._whole)
 
-        `whole`: bytes after the last field are an error. Records are slices of `body`.
-        """
-        return self._decode(self._take(body), self._max_elements, whole)
-
-    def decode_steps(self, body: Buffer, *, whole: bool = True) -> Any:
+    def decode_steps(self, body: Buffer) -> Any:
         """`decode` in steps, or its result if there can be only one step.
 
         A body with records must not change until the last step. Any other is copied first.
         """
         data = self._take(body)
         if len(data) < ELEMENTS_PER_STEP or not self._may_be_long:  # An element takes a byte or more.
-            return self._decode(data, self._max_elements, whole)
-        return self._decode_steps(data, self._max_elements, whole)
+            return self._decode(data, self._max_elements, self._whole)
+        return self._decode_steps(data, self._max_elements, self._whole)
 
     def encode(self, values: Mapping[str, object]) -> bytes:
         """The body's bytes. Raises ProtocolError for a wrong value, TypeError for an unknown name."""

@@ -1,6 +1,6 @@
 """The API table: which APIs have codecs, in which versions, and the one codec of each (message, version).
 
-Owns: `ApiKey`, `APIS` and the four functions that convert between bodies and values.
+Owns: `ApiKey`, `APIS`, the codecs, and the functions that convert between bodies and values.
 
 Invariants: a codec is made once, when its message is first read or written. Decoding raises only
 ProtocolError, also for bytes after the last field of a response. A decoded value has every declared field, so
@@ -223,17 +223,12 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     Arrays are lists, null is None, uuids are uuid.UUID, bytes are bytes, records are slices of `body`. Bytes
     after the last field are ignored, as in Kafka: librdkafka and kafka-go send some. Raises ProtocolError.
     """
-    return _request_codec(api_key, version).decode(body, whole=False)
-
-
-def decode_request_steps(api_key: int, version: int, body: Buffer) -> Any:
-    """`decode_request` in steps, or its result if there can be only one step."""
-    return _request_codec(api_key, version).decode_steps(body, whole=False)
+    return request_codec(api_key, version).decode(body)
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Any:
     """The response body as `protocol.values`, as in `decode_request`. Raises ProtocolError."""
-    return _response_codec(api_key, version).decode(body)
+    return response_codec(api_key, version).decode(body)
 
 
 def encode_request(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
@@ -242,32 +237,28 @@ def encode_request(api_key: int, version: int, values: Mapping[str, object]) -> 
     Fields that the version lacks are dropped. Raises ProtocolError if one of them is not ignorable and
     differs from its default, or if a value does not fit its type.
     """
-    return _request_codec(api_key, version).encode(values)
+    return request_codec(api_key, version).encode(values)
 
 
 def encode_response(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
     """The response's bytes, by the rules of `encode_request`."""
-    return _response_codec(api_key, version).encode(values)
+    return response_codec(api_key, version).encode(values)
 
 
 def encode_request_buffers(api_key: int, version: int, values: Mapping[str, object]) -> list[Buffer]:
     """`encode_request` of a request with records, as buffers to write in order: records are not copied."""
-    return _request_codec(api_key, version).encode_buffers(values)
-
-
-def encode_response_steps(api_key: int, version: int, values: Mapping[str, object]) -> Any:
-    """`encode_response` in steps, or its result if there can be only one step. A response with records is a
-    list of buffers to write in order, with the caller's records."""
-    return _response_codec(api_key, version).encode_steps(values)
+    return request_codec(api_key, version).encode_buffers(values)
 
 
 @cache
-def _request_codec(api_key: int, version: int) -> Codec:
-    return Codec(_supported(api_key, version).request, version, MAX_REQUEST_ELEMENTS)
+def request_codec(api_key: int, version: int) -> Codec:
+    """Raises ProtocolError if there is none."""
+    return Codec(_supported(api_key, version).request, version, MAX_REQUEST_ELEMENTS, whole=False)
 
 
 @cache
-def _response_codec(api_key: int, version: int) -> Codec:
+def response_codec(api_key: int, version: int) -> Codec:
+    """Raises ProtocolError if there is none."""
     return Codec(_supported(api_key, version).response, version, MAX_RESPONSE_ELEMENTS)
 
 

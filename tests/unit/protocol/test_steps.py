@@ -11,10 +11,10 @@ from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.schema import (
     ApiKey,
     decode_request,
-    decode_request_steps,
     encode_request,
     encode_response,
-    encode_response_steps,
+    request_codec,
+    response_codec,
 )
 from tidelog.protocol.steps import ELEMENTS_PER_STEP, Pace, Steps, begin, each, finish, in_steps
 from tidelog.protocol.varint import unsigned_varint
@@ -79,7 +79,7 @@ def test_a_long_request_is_read_in_steps_whatever_its_shape(
     api_key: ApiKey, version: int, values: Mapping[str, Any]
 ) -> None:
     body = encode_request(api_key, version, values)
-    request, yields = taken(decode_request_steps(api_key, version, body))
+    request, yields = taken(request_codec(api_key, version).decode_steps(body))
     assert request == decode_request(api_key, version, body)
     assert yields >= STEPS
 
@@ -88,22 +88,23 @@ def test_a_short_request_is_read_in_its_first_step() -> None:
     for count in (2, 20):
         body = encode_request(ApiKey.METADATA, 12, {"topics": [{"name": "t"}] * count})
         request = decode_request(ApiKey.METADATA, 12, body)
-        assert begin(decode_request_steps(ApiKey.METADATA, 12, body)) == request
+        assert begin(request_codec(ApiKey.METADATA, 12).decode_steps(body)) == request
 
 
 def test_a_message_without_long_arrays_has_no_steps() -> None:
     join = encode_request(ApiKey.JOIN_GROUP, 9, {"protocols": [{"name": "range", "metadata": b"x"}]})
     sync = encode_request(ApiKey.SYNC_GROUP, 5, {"group_id": "g" * 20_000, "assignments": []})
-    assert not isinstance(decode_request_steps(ApiKey.JOIN_GROUP, 9, join), GeneratorType)
-    assert isinstance(decode_request_steps(ApiKey.SYNC_GROUP, 5, sync), GeneratorType)
-    assert encode_response_steps(ApiKey.HEARTBEAT, 4, {"error_code": 27}) == bytes.fromhex("00000000 001b 00")
+    assert not isinstance(request_codec(ApiKey.JOIN_GROUP, 9).decode_steps(join), GeneratorType)
+    assert isinstance(request_codec(ApiKey.SYNC_GROUP, 5).decode_steps(sync), GeneratorType)
+    encoded = response_codec(ApiKey.HEARTBEAT, 4).encode_steps({"error_code": 27})
+    assert encoded == bytes.fromhex("00000000 001b 00")
     assert finish(in_steps("a result already")) == "a result already"
 
 
 def test_a_long_response_is_written_in_steps() -> None:
     partition = {"partition_index": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}
     values = {"topics": [{"name": "t", "partitions": [partition] * (COUNT // 10)}] * 10}
-    body, yields = taken(encode_response_steps(ApiKey.METADATA, 12, values))
+    body, yields = taken(response_codec(ApiKey.METADATA, 12).encode_steps(values))
     assert body == encode_response(ApiKey.METADATA, 12, values)
     assert yields >= STEPS
 
@@ -112,10 +113,10 @@ def test_unknown_tagged_fields_and_long_texts_count_as_work_too() -> None:
     tags = unsigned_varint(ELEMENTS_PER_STEP) + b"".join(
         unsigned_varint(1000 + number) + b"\0" for number in range(ELEMENTS_PER_STEP)
     )
-    _, yields = taken(decode_request_steps(ApiKey.CREATE_PARTITIONS, 3, tagged_partitions(tags)))
+    _, yields = taken(request_codec(ApiKey.CREATE_PARTITIONS, 3).decode_steps(tagged_partitions(tags)))
     assert yields >= STEPS
     names = ["x" * 30_000] * (COUNT // 25)
-    _, yields = taken(decode_request_steps(ApiKey.DELETE_TOPICS, 5, deletion(names)))
+    _, yields = taken(request_codec(ApiKey.DELETE_TOPICS, 5).decode_steps(deletion(names)))
     assert yields >= STEPS
 
 
@@ -137,7 +138,7 @@ def test_more_tagged_fields_than_anybody_needs_are_refused() -> None:
 
 def fault(body: bytes) -> str:
     with pytest.raises(ProtocolError) as caught:
-        finish(decode_request_steps(ApiKey.DELETE_TOPICS, 5, body))
+        finish(request_codec(ApiKey.DELETE_TOPICS, 5).decode_steps(body))
     return str(caught.value)
 
 

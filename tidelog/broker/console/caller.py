@@ -21,7 +21,7 @@ from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.framing import RequestHeader
-from tidelog.protocol.schema import ApiKey, decode_request_steps, encode_request
+from tidelog.protocol.schema import ApiKey, encode_request, request_codec
 from tidelog.protocol.steps import in_steps
 
 CLIENT_ID: Final = "tidelog-console"
@@ -72,7 +72,7 @@ class Caller:
         """As `request`; fields that are left out have their defaults."""
         version = SERVED_APIS[api_key].last
         body = encode_request(api_key, version, fields)
-        steps = in_steps(decode_request_steps(api_key, version, body))
+        steps = in_steps(request_codec(api_key, version).decode_steps(body))
         return await self.request(api_key, await self._turns.run(steps))
 
     async def change(self, api_key: ApiKey, fields: Mapping[str, object]) -> Any:

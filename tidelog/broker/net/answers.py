@@ -67,7 +67,7 @@ class Answers:
             if counts and hints is not None and hints.apply_to(route.api_key, route.version, counts):
                 body = hints.encode(exchange, route.api_key, route.version, values)
             else:
-                body = route.encode(route.version, values)
+                body = route.encode(values)
             if body.__class__ is GeneratorType:
                 body = yield from body
         except Exception as error:

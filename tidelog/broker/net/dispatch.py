@@ -105,7 +105,7 @@ class Dispatcher:
         """All of a request: its answer, or what gives it later. Raises BadRequest."""
         route = exchange.route
         try:
-            request = route.decode(route.version, frame[position:])
+            request = route.decode(frame[position:])
             if request.__class__ is GeneratorType:
                 request = yield from request
         except ProtocolError as error:

@@ -139,7 +139,7 @@ class ProduceStream:
         for _ in range(count):
             frame = frames.pop()
             header, position = decode_request_header(frame)
-            request = finish(route.decode(route.version, frame[position:]))
+            request = finish(route.decode(frame[position:]))
             exchange = Exchange(self._answers, self.client, route, header, started)
             exchange.request = request
             answer += finish(self._answers.answer(exchange, error))

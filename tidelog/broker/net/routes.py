@@ -25,13 +25,7 @@ from tidelog.protocol.hot import (
     encode_produce_response_steps,
 )
 from tidelog.protocol.messages.declaration import version_in
-from tidelog.protocol.schema import (
-    APIS,
-    MAX_REQUEST_ELEMENTS,
-    ApiKey,
-    decode_request_steps,
-    encode_response_steps,
-)
+from tidelog.protocol.schema import APIS, MAX_REQUEST_ELEMENTS, ApiKey, request_codec, response_codec
 from tidelog.protocol.steps import Pace, Steps, each, in_steps
 
 MOST_EARLY_REQUESTS: Final = 16
@@ -41,9 +35,7 @@ TOO_MANY_EARLY_REQUESTS: Final = f"more than {MOST_EARLY_REQUESTS} requests befo
 
 class Route:
     """Serves one API in one version. `decode`, `handle`, `encode` and `count_errors` may give the steps to a
-    result.
-
-    Both `decode` and `encode` take the version. `is_hot`: a request is decoded to views of its frame and
+    result. `is_hot`: a request is decoded to views of its frame and
     takes effect in the order of arrival.
     """
 
@@ -59,18 +51,19 @@ class Route:
         served = SERVED_APIS[api_key]
         self.holds_back = served.kind.holds_back
         self.may_be_long = served.kind.may_be_long
-        self.is_hot = api_key in _DECODERS
+        self.is_hot = api_key in _HOT
         self.handle = handle
         owner = getattr(handle, "__self__", None)
         self.produces = owner if isinstance(owner, ProduceHandler) else None
         """Where a stream of requests may append without `handle`."""
         self.tally = tally
-        self.decode: Callable[[int, memoryview], Any] = _DECODERS.get(
-            api_key, partial(decode_request_steps, api_key)
-        )
-        self.encode: Callable[[int, Any], Any] = _ENCODERS.get(
-            api_key, partial(encode_response_steps, api_key)
-        )
+        self.decode: Callable[[memoryview], Any]
+        self.encode: Callable[[Any], Any]
+        if self.is_hot:
+            self.decode, self.encode = (partial(each, version) for each in _HOT[api_key])
+        else:
+            self.decode = request_codec(api_key, version).decode_steps
+            self.encode = response_codec(api_key, version).encode_steps
         self.error_answer: ErrorAnswer = served.error_answer
         self.count_errors: ErrorCount = error_count_of(api_key)
         self.throttle_position = _throttle_position(api_key, version)
@@ -95,9 +88,8 @@ class OldProduceRoute(Route):
         api = APIS[ApiKey.PRODUCE]
         self.is_hot = False
         request = Codec(api.request, version, MAX_REQUEST_ELEMENTS)
-        response = Codec(api.response, version, MAX_REQUEST_ELEMENTS)
-        self.decode = lambda _, body: _decode_old_produce(request, body)
-        self.encode = lambda _, values: response.encode_steps(values)
+        self.decode = partial(_decode_old_produce, request)
+        self.encode = Codec(api.response, version, MAX_REQUEST_ELEMENTS).encode_steps
         self.count_errors = declared_error_count(api.response)
 
 
@@ -125,13 +117,9 @@ def _unsupported_version(partition: Any) -> dict[str, Any]:
     return {"index": partition.index, "error_code": ErrorCode.UNSUPPORTED_VERSION, "base_offset": -1}
 
 
-_DECODERS: Mapping[ApiKey, Callable[..., Any]] = {
-    ApiKey.PRODUCE: decode_produce_request_steps,
-    ApiKey.FETCH: decode_fetch_request_steps,
-}
-_ENCODERS: Mapping[ApiKey, Callable[..., Any]] = {
-    ApiKey.PRODUCE: encode_produce_response_steps,
-    ApiKey.FETCH: encode_fetch_response_steps,
+_HOT: Mapping[ApiKey, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    ApiKey.PRODUCE: (decode_produce_request_steps, encode_produce_response_steps),
+    ApiKey.FETCH: (decode_fetch_request_steps, encode_fetch_response_steps),
 }
 
 
@@ -183,7 +171,7 @@ class RouteTable(dict[tuple[int, int], Route | None]):
         route = OldProduceRoute(version, tally) if is_old_produce else Route(key, version, handler, tally)
         if refused is not None and closes(self._step):
             # Its contents are not decoded.
-            route.decode, route.handle = lambda _, __: None, handler
+            route.decode, route.handle = lambda _: None, handler
         self[key, version] = route
         return route
 

@@ -137,9 +137,9 @@ def _decode(declaration: Any, data: bytes, newest: int) -> Any:
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if len(data) < _VERSION_BYTES or version < 0:
         raise ProtocolError(f"{declaration.__name__}: expected a version of 0 or more, got {data[:2]!r}")
-    return _codec(declaration, min(version, newest)).decode(data[_VERSION_BYTES:], whole=False)
+    return _codec(declaration, min(version, newest)).decode(data[_VERSION_BYTES:])
 
 
 @cache
 def _codec(declaration: Any, version: int) -> Codec:
-    return Codec(message_of(declaration), version, _MAX_ELEMENTS)
+    return Codec(message_of(declaration), version, _MAX_ELEMENTS, whole=False)

@@ -9,6 +9,7 @@ replica_directory_id, high_watermark and snapshot_id are never written.
 
 from collections.abc import Sequence
 from operator import attrgetter
+from types import GeneratorType
 from typing import Any, Final, NamedTuple
 
 from tidelog.protocol.hot.wire import (
@@ -20,14 +21,8 @@ from tidelog.protocol.hot.wire import (
     leader_values,
     node_endpoints_of,
 )
-from tidelog.protocol.schema import (
-    ApiKey,
-    decode_request_steps,
-    decode_response,
-    encode_request,
-    encode_response_steps,
-)
-from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, finish, in_steps
+from tidelog.protocol.schema import ApiKey, decode_response, encode_request, request_codec, response_codec
+from tidelog.protocol.steps import ELEMENTS_PER_STEP, NUMBERS_PER_ELEMENT, Steps, finish
 from tidelog.protocol.types import NO_OFFSET, Buffer
 
 _FIRST_WITH_REPLICA_STATE: Final = 15
@@ -77,22 +72,34 @@ def decode_fetch_request(version: int, body: Buffer) -> FetchRequest:
 def decode_fetch_request_steps(version: int, body: Buffer) -> Steps[FetchRequest]:
     """`decode_fetch_request` in steps."""
     key = attrgetter(_topic_field(version))
-    pace = Pace()
-    values = yield from in_steps(decode_request_steps(ApiKey.FETCH, version, body))
-    topics: dict[TopicKey, dict[int, FetchPartition]] = {}
+    values = request_codec(ApiKey.FETCH, version).decode_steps(body)
+    if values.__class__ is GeneratorType:
+        values = yield from values
+    # Not by `Pace`: two calls for each partition would cost more than the rest.
+    left = ELEMENTS_PER_STEP
+    found: dict[TopicKey, dict[int, FetchPartition]] = {}
     for topic in values.topics:
-        partitions = topics.setdefault(key(topic), {})
+        partitions = found.setdefault(key(topic), {})
+        left -= 1
         for partition in topic.partitions:
             partitions[partition.partition] = FetchPartition._make(_partition_values(partition))
-            if pace.spent():
+            left -= 1
+            if left <= 0:
+                left = ELEMENTS_PER_STEP
                 yield
-        if pace.spent():
+        if left <= 0:
+            left = ELEMENTS_PER_STEP
             yield
     forgotten: list[tuple[TopicKey, Sequence[int]]] = []
     for topic in values.forgotten_topics_data:
         forgotten.append((key(topic), topic.partitions))
-        if pace.spent(1 + len(topic.partitions) // NUMBERS_PER_ELEMENT):
+        left -= 1 + len(topic.partitions) // NUMBERS_PER_ELEMENT
+        if left <= 0:
+            left = ELEMENTS_PER_STEP
             yield
+    topics: list[tuple[TopicKey, Sequence[FetchPartition]]] = []
+    for name, partitions in found.items():
+        topics.append((name, list(partitions.values())))
     reader = values if version < _FIRST_WITH_REPLICA_STATE else values.replica_state
     return FetchRequest(
         reader.replica_id,
@@ -102,7 +109,7 @@ def decode_fetch_request_steps(version: int, body: Buffer) -> Steps[FetchRequest
         values.isolation_level,
         values.session_id,
         values.session_epoch,
-        [(topic, list(partitions.values())) for topic, partitions in topics.items()],
+        topics,
         forgotten,
         values.rack_id,
         values.replica_state.replica_epoch,
@@ -167,16 +174,20 @@ def encode_fetch_response_steps(version: int, response: FetchResponse) -> Steps[
     Raises ProtocolError as `encode_produce_response` does.
     """
     key = _topic_field(version)
-    pace = Pace()
+    left = ELEMENTS_PER_STEP
     topics = []
     for topic, results in response.topics:
         partitions = []
+        left -= 1
         for result in results:
             partitions.append(_result_values(result))
-            if pace.spent():
+            left -= 1
+            if left <= 0:
+                left = ELEMENTS_PER_STEP
                 yield
         topics.append({key: topic, "partitions": partitions})
-        if pace.spent():
+        if left <= 0:
+            left = ELEMENTS_PER_STEP
             yield
     values: dict[str, Any] = {
         "throttle_time_ms": response.throttle_time_ms,
@@ -186,7 +197,7 @@ def encode_fetch_response_steps(version: int, response: FetchResponse) -> Steps[
     }
     if response.node_endpoints:
         values["node_endpoints"] = [endpoint._asdict() for endpoint in response.node_endpoints]
-    buffers: list[Buffer] = yield from encode_response_steps(ApiKey.FETCH, version, values)
+    buffers: list[Buffer] = yield from response_codec(ApiKey.FETCH, version).encode_steps(values)
     return buffers
 
 

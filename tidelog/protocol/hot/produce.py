@@ -30,11 +30,11 @@ from tidelog.protocol.primitives import compact_length, int16_length, int32_leng
 from tidelog.protocol.schema import (
     APIS,
     ApiKey,
-    decode_request_steps,
     decode_response,
     encode_request_buffers,
     encode_response,
-    encode_response_steps,
+    request_codec,
+    response_codec,
 )
 from tidelog.protocol.steps import Pace, Steps, each, finish, in_steps
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
@@ -214,7 +214,7 @@ def _decode_one(version: int, body: memoryview) -> ProduceRequest | None:
 
 
 def _decode_request(version: int, body: memoryview) -> Steps[ProduceRequest]:
-    values = yield from in_steps(decode_request_steps(ApiKey.PRODUCE, version, body))
+    values = yield from in_steps(request_codec(ApiKey.PRODUCE, version).decode_steps(body))
     pace = Pace()
     key = attrgetter(_topic_field(version))
     topics = []
@@ -323,7 +323,7 @@ def _encode_response(
         if pace.spent():
             yield
     answer = {"responses": responses, "throttle_time_ms": throttle_time_ms}
-    encoded: bytes = yield from encode_response_steps(ApiKey.PRODUCE, version, answer)
+    encoded: bytes = yield from response_codec(ApiKey.PRODUCE, version).encode_steps(answer)
     return encoded
 
 

@@ -47,12 +47,12 @@ def request_of(route: Route) -> Any:
             values = {**case.values(NAMES), **values}
     values = in_version(values, APIS[ApiKey(route.api_key)].request.fields, route.version)
     body = encode_request(route.api_key, route.version, values)
-    return finish(route.decode(route.version, memoryview(body)))
+    return finish(route.decode(memoryview(body)))
 
 
 def error_answer(api_key: ApiKey, version: int, message: str | None) -> bytes:
     route = Route(api_key, version, lambda context, request: None, RequestTally())
-    body = finish(route.encode(version, finish(route.error_answer(request_of(route), CODE, message))))
+    body = finish(route.encode(finish(route.error_answer(request_of(route), CODE, message))))
     return b"".join(body) if isinstance(body, list) else body
 
 

@@ -28,7 +28,7 @@ async def fetch(asker: Asker) -> list[tuple[Any, int]]:
     routes = RouteTable(asker.handlers, asker.services.metrics, AuthenticationStep.NOT_REQUIRED)
     route = routes[ApiKey.FETCH, 12]
     assert route is not None
-    decoded = finish(route.decode(12, memoryview(encode_fetch_request(12, request))))
+    decoded = finish(route.decode(memoryview(encode_fetch_request(12, request))))
     answer = asker.call(ApiKey.FETCH, 12, decoded)
     return [(name, result.error_code) for name, results in answer.topics for result in results]
 

@@ -90,7 +90,7 @@ def written_assignment(assigned: Assignment, version: int, topics: TopicsView) -
 def _read(declaration: Any, data: bytes) -> tuple[int, Any]:
     version = max(0, record_version(data))
     known = min(version, _LAST_VERSION)
-    return version, _codec(declaration, known).decode(data[_VERSION_BYTES:], whole=False)
+    return version, _codec(declaration, known).decode(data[_VERSION_BYTES:])
 
 
 def _by_id(named: Iterable[types.PartitionsByName], topics: TopicsView) -> Assignment:
@@ -104,4 +104,4 @@ def _by_id(named: Iterable[types.PartitionsByName], topics: TopicsView) -> Assig
 
 @cache
 def _codec(declaration: Any, version: int) -> Codec:
-    return Codec(message_of(declaration), version, _MAX_ELEMENTS)
+    return Codec(message_of(declaration), version, _MAX_ELEMENTS, whole=False)

@@ -260,7 +260,7 @@ class Groups:
 
 
 _MAX_TOPICS: Final = 100_000
-_CODEC: Final = Codec(message_of(ConsumerSubscription), 0, _MAX_TOPICS)
+_CODEC: Final = Codec(message_of(ConsumerSubscription), 0, _MAX_TOPICS, whole=False)
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
@@ -272,7 +272,7 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
     for member in group.members.values():
         try:
             # Topics come first in every version.
-            topics.update(_CODEC.decode(member.metadata(group.protocol)[2:], whole=False).topics)
+            topics.update(_CODEC.decode(member.metadata(group.protocol)[2:]).topics)
         except ProtocolError:
             return None
     return frozenset(topics)
