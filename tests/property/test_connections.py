@@ -368,7 +368,7 @@ class Connections:
             assert one.answered == wanted
             queue = connection._queue
             held = (queue._held_bytes, queue._reserved_bytes, queue._parked_bytes)
-            assert (*held, queue._joined_requests, len(queue)) == (0, 0, 0, 0, 0)
+            assert (*held, queue._joined_requests, len(queue.waiting)) == (0, 0, 0, 0, 0)
         assert cut <= self.server.metrics._counts["tidelog_connections_cut_for_memory"]
         for one in self.peers:
             one.transport.has_ended = True

@@ -62,7 +62,7 @@ def test_answers_leave_in_order_within_the_bounds_and_nothing_stays_held(seed: i
             break
         match rng.choice(("take", "take", "answer", "effect", "full")):
             case "take" if queue.holder is None and not queue.is_full():
-                if queue and rng.random() < 0.4:
+                if queue.waiting and rng.random() < 0.4:
                     if ends and last is None and rng.random() < 0.1:
                         last = taken
                         queue.add_answer([])
@@ -118,4 +118,4 @@ def test_a_queue_without_an_end_holds_nothing_once_all_is_answered() -> None:
     first.answer = frame(first.ids)
     assert queue.answered(first, out) == 0
     assert out == [*first.answer, *second.answer]
-    assert queue.held_bytes == len(queue) == 0
+    assert queue.held_bytes == len(queue.waiting) == 0

@@ -191,8 +191,8 @@ class FrameReader:
     """
 
     __slots__ = (
-        "_buffer", "_capacity", "_end", "_grant", "_needed", "_small_rounds", "_start", "_view", "completed",
-        "max_frame_bytes",
+        "_buffer", "_end", "_grant", "_needed", "_small_rounds", "_start", "_view", "capacity_bytes",
+        "completed", "is_large", "max_frame_bytes",
     )  # fmt: skip
 
     def __init__(self, max_frame_bytes: int, grant: Callable[[int], int] | None = None) -> None:
@@ -207,17 +207,12 @@ class FrameReader:
         self._replace_buffer(_START_BYTES)
 
     @property
-    def capacity_bytes(self) -> int:
-        """Present size of the receive buffer."""
-        return self._capacity
-
-    @property
     def wanted_bytes(self) -> int:
         """Size of the receive buffer after the next `get_buffer`."""
-        if self._end < self._capacity:
-            return self._capacity
+        if self._end < self.capacity_bytes:
+            return self.capacity_bytes
         useful = max(_READ_BYTES, self._needed + _START_BYTES)
-        return max(self._capacity, min(_GROWTH * self._capacity, useful))
+        return max(self.capacity_bytes, min(_GROWTH * self.capacity_bytes, useful))
 
     @property
     def pending_bytes(self) -> int:
@@ -229,11 +224,11 @@ class FrameReader:
         """Missing bytes of the frame that has begun to arrive, or of its length."""
         return self._needed - (self._end - self._start)
 
-    def get_buffer(self, size_hint: int) -> memoryview:
+    def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes. Views returned by `buffer_updated` become invalid."""
         start, end = self._start, self._end
         pending = end - start
-        if end == self._capacity:
+        if end == self.capacity_bytes:
             self._make_room()
         elif not pending:
             self._start = self._end = 0
@@ -248,14 +243,19 @@ class FrameReader:
 
     def frames_served(self) -> None:
         """Free a buffer that is larger than what is kept. Only if no view is in use."""
-        if self._capacity > _KEPT_BYTES + _READ_BYTES and self._needed <= _KEPT_BYTES:
+        if self.is_large and self._needed <= _KEPT_BYTES:
             self._move(max(_READ_BYTES, self._end - self._start))
 
     def release(self) -> None:
         """Shrink to a new reader's memory. Only if no frame has begun to arrive and no view is in use."""
-        if self._end == self._start and self._capacity > _START_BYTES:
+        if self._end == self._start and self.capacity_bytes > _START_BYTES:
             self._start = self._end = 0
             self._replace_buffer(_START_BYTES)
+
+    def discard(self) -> None:
+        """From now on `get_buffer` gives a small buffer for bytes that nobody wants. Views stay valid."""
+        self._start = self._end = 0
+        self._replace_buffer(_START_BYTES)
 
     def close(self) -> None:
         """Free the memory, even if something still refers to this reader, which is not used any more."""
@@ -290,7 +290,7 @@ class FrameReader:
             needed = _SIZE.size
         self._start = start
         self._needed = needed
-        if self._capacity > _READ_BYTES:
+        if self.capacity_bytes > _READ_BYTES:
             self._settle(large)
         return frames
 
@@ -304,15 +304,15 @@ class FrameReader:
 
     def _make_room(self) -> None:
         """The buffer was full, so more bytes are likely: enlarge it as far as that helps."""
-        more = self.wanted_bytes - self._capacity
+        more = self.wanted_bytes - self.capacity_bytes
         if more and self._grant is not None:
             more = self._grant(more)
-        self._move(self._capacity + more)
+        self._move(self.capacity_bytes + more)
 
     def _move(self, capacity: int) -> None:
         """Move the bytes that were not returned yet to the front of a buffer of `capacity` bytes."""
         pending = self._view[self._start : self._end]
-        if capacity != self._capacity:
+        if capacity != self.capacity_bytes:
             self._replace_buffer(capacity)
         self._start = 0
         self._end = len(pending)
@@ -321,7 +321,10 @@ class FrameReader:
     def _replace_buffer(self, capacity: int) -> None:
         self._buffer = bytearray(capacity)
         self._view = memoryview(self._buffer)
-        self._capacity = capacity
+        self.capacity_bytes = capacity
+        """Present size of the receive buffer."""
+        self.is_large = capacity > _KEPT_BYTES + _READ_BYTES
+        """Whether `frames_served` may free some of it."""
         self._small_rounds = 0
 
     def _bad_size(self, size: int) -> ProtocolError:

@@ -55,8 +55,6 @@ _LATELY_SECONDS = 0.3
 _LEAST_GROWTH_BYTES = 4096
 _DISK_ADVICE = "check the disk that holds the data folder; the client connects again and asks again"
 _FRAMES_PER_CLOCK_READ = 15  # Minus one: a mask.
-_DISCARDED = memoryview(bytearray(1 << 16))
-"""The buffer for bytes that arrive after a connection has stopped reading; they are discarded."""
 
 
 class Server(Protocol):
@@ -83,8 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_flush_scheduled", "_guard",
         "_handed_bytes", "_handle", "_loop", "_memory", "_moved_at", "_mute_timer", "_out", "_paused",
         "_queue", "_reader", "_received_bytes", "_server", "_timer", "_transport", "_unsent_bytes",
-        "connection_id", "last_arrival", "last_produce", "opened", "peer", "requests", "routes", "state",
-        "stream",
+        "connection_id", "get_buffer", "last_arrival", "last_produce", "opened", "peer", "requests", "routes",
+        "state", "stream",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -96,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._guard = server.guard
         self._memory = server.guard.memory
         self._reader = FrameReader(config.socket_request_max_bytes, self._grant)
+        self.get_buffer = self._reader.get_buffer  # type: ignore[method-assign]
         self._queue = RequestQueue(
             config.connection_queued_max_requests,
             config.connection_queued_max_bytes,
@@ -201,9 +200,6 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.finish()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return _DISCARDED if self._closing else self._reader.get_buffer(sizehint)
-
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing:
             return
@@ -233,6 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         is_metered = dispatcher.answers.meter is not None
         dispatch = dispatcher.dispatch_metered if is_metered else dispatcher.dispatch
         stream = None if is_metered else self.stream
+        room = queue.room() if stream is not None and len(frames) > 1 else 1
         arrived = self.last_arrival
         ready_bytes = 0
         try:
@@ -240,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
                 if not len(frames) & _FRAMES_PER_CLOCK_READ and time.perf_counter() - began >= TURN_SECONDS:
                     break
                 answer: list[Buffer] | Waiting | None
-                answer = None if stream is None else stream.serve(frames, arrived, queue.room())
+                answer = None if stream is None else stream.serve(frames, arrived, room)
                 if answer is None:
                     answer = dispatch(self, frames.pop(), arrived)
                     stream = None if is_metered else self.stream
@@ -256,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
                         or memory.is_short
                     ):
                         continue  # Nothing else that is checked below has changed.
-                elif queue:
+                elif queue.waiting:
                     self._guard.took(queue.add_answer(in_memory(answer)))
                 elif answer:
                     out += answer
@@ -277,12 +274,15 @@ class Connection(asyncio.BufferedProtocol):
             self._unreadable(error)
         if self._closing:
             return
-        self._flush()
+        if out:
+            self._flush()
         if time.perf_counter() - began >= TURN_SECONDS and not queue.waits_for_turn:
             # Also if no frame is left: the loop may read many times before it looks at others.
             queue.waits_for_turn = True
             self._dispatcher.turns.next().add_done_callback(self._turn_came)
-        self._read_or_pause()
+        # Mostly nothing changes.
+        if queue.stops_reading(self._backlog) is not self._paused or self._reader.is_large:
+            self._read_or_pause()
 
     def _turn_came(self, _: asyncio.Future[None]) -> None:
         self._queue.waits_for_turn = False
@@ -292,9 +292,8 @@ class Connection(asyncio.BufferedProtocol):
         """Read the socket only while the bounds allow it and every received frame has been dispatched."""
         if self._closing:
             return
-        has_frames = self._has_frames()
-        pause = has_frames or self._queue.is_full()
-        if not has_frames:
+        pause = self._queue.stops_reading(self._backlog)
+        if self._reader.is_large and not self._has_frames():
             self._reader.frames_served()
         if pause is not self._paused:
             self._paused = pause
@@ -353,7 +352,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if held_bytes:
             self._guard.took(held_bytes)
-        elif not queue:
+        elif not queue.waiting:
             self._flush()
         elif out and not self._flush_scheduled:
             # More answers may follow in this step of the loop: all are sent together.
@@ -455,8 +454,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def cut(self) -> None:
         """End at once; nothing more is served or sent."""
-        self._closing = True
-        self._backlog = None
+        self._take_no_more()
         self._queue.abandon()
         self._transport.abort()
 
@@ -479,15 +477,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish(self) -> None:
         """Send the answers that are ready, then answer nothing more."""
-        self._closing = True
-        self._backlog = None
+        self._take_no_more()
         self._flush()
         self._queue.abandon()
         self._transport.close()
 
+    def _take_no_more(self) -> None:
+        """What still arrives is discarded."""
+        self._closing = True
+        self._backlog = None
+        self._reader.discard()
+
     def is_idle_since(self, moment: float) -> bool:
         """Whether nothing arrived since `moment` (time.perf_counter) and no answer is due or unsent."""
-        return self.last_arrival < moment and not self._queue and not self._transport.get_write_buffer_size()
+        is_due = self._queue.waiting or self._transport.get_write_buffer_size()
+        return self.last_arrival < moment and not is_due
 
     def is_stuck_since(self, moment: float) -> bool:
         """Whether no unsent byte was sent since `moment`: the client does not read. Call it often."""
@@ -503,8 +507,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._drained is None:
             self._drained = self._loop.create_future()
-        self._backlog = None
-        self._closing = True
+        self._take_no_more()
         self._queue.interrupt()
         if self._paused:
             self._paused = False
@@ -513,8 +516,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._drained
 
     def _check_drained(self) -> None:
-        if self._drained is not None and not self._drained.done() and not self._queue and not self._out:
-            self._drained.set_result(None)
+        drained = self._drained
+        if drained is not None and not (drained.done() or self._queue.waiting or self._out):
+            drained.set_result(None)
 
     def close(self) -> None:
         """Send what the transport already has, then close."""

@@ -53,8 +53,8 @@ class RequestQueue:
 
     __slots__ = (
         "_held_bytes", "_joined_requests", "_max_bytes", "_max_requests", "_memory", "_most_reserved_bytes",
-        "_parked_bytes", "_requests", "_reserved_bytes", "holder", "is_ended", "is_held_back", "is_muted",
-        "is_writing_paused", "waits_for_turn",
+        "_parked_bytes", "_reserved_bytes", "holder", "is_ended", "is_held_back", "is_muted",
+        "is_writing_paused", "waiting", "waits_for_turn",
     )  # fmt: skip
 
     def __init__(
@@ -65,8 +65,9 @@ class RequestQueue:
         self._max_bytes = max_bytes
         self._most_reserved_bytes = most_reserved_bytes
         self._memory = memory
-        self._requests: deque[Waiting | list[Buffer]] = deque()
-        self._joined_requests = 0  # How many more wait than `_requests` has elements.
+        self.waiting: deque[Waiting | list[Buffer]] = deque()
+        """Requests that are not answered yet, and answers that wait for earlier ones."""
+        self._joined_requests = 0  # How many more wait than `waiting` has elements.
         self._held_bytes = 0  # Of answers that wait for an earlier one.
         self._reserved_bytes = 0  # What waiting Fetches may return.
         self._parked_bytes = 0  # What requests hold while they wait.
@@ -83,12 +84,9 @@ class RequestQueue:
         self.waits_for_turn = False
         """Other clients are served first."""
 
-    def __len__(self) -> int:
-        return len(self._requests)
-
     def room(self) -> int:
         """How many more requests may wait for their answers."""
-        return self._max_requests - len(self._requests) - self._joined_requests
+        return self._max_requests - len(self.waiting) - self._joined_requests
 
     def is_full(self) -> bool:
         """Whether nothing may be dispatched, for another reason than `holder`."""
@@ -98,7 +96,7 @@ class RequestQueue:
             or self.waits_for_turn
             or self.is_held_back
             or self.is_muted
-            or self._max_requests - len(self._requests) - self._joined_requests <= 0
+            or self._max_requests - len(self.waiting) - self._joined_requests <= 0
             or self._held_bytes + self._reserved_bytes > self._max_bytes
             or (
                 memory.is_short
@@ -106,14 +104,20 @@ class RequestQueue:
             )
         )
 
+    def stops_reading(self, backlog: object | None) -> bool:
+        """Whether the socket is not read: a frame of the `backlog` waits, or is still read from the receive
+        buffer, or nothing may be dispatched."""
+        holder = self.holder
+        return backlog is not None or (holder is not None and holder.keeps_frame) or self.is_full()
+
     @property
     def held_bytes(self) -> int:
         """Memory of what waits here."""
-        return self._held_bytes + self._parked_bytes + _REQUEST_BYTES * len(self._requests)
+        return self._held_bytes + self._parked_bytes + _REQUEST_BYTES * len(self.waiting)
 
     def add(self, waiting: Waiting) -> int:
         """A request is answered later; how much memory it holds meanwhile."""
-        self._requests.append(waiting)
+        self.waiting.append(waiting)
         self._joined_requests += waiting.requests - 1
         if waiting.holds_back:
             self.holder = waiting
@@ -125,7 +129,7 @@ class RequestQueue:
 
     def add_answer(self, answer: list[Buffer]) -> int:
         """A request was answered at once, and waits for those before it; the size of its answer."""
-        self._requests.append(answer)
+        self.waiting.append(answer)
         size = sum(map(len, answer))
         self._held_bytes += size
         return size
@@ -145,7 +149,7 @@ class RequestQueue:
 
     def answered(self, waiting: Waiting, out: list[Buffer]) -> int:
         """A request has its answer: add to `out` what may be sent now. The size of what waits for others."""
-        requests, answer = self._requests, waiting.answer
+        requests, answer = self.waiting, waiting.answer
         self._reserved_bytes -= waiting.reserved_bytes
         self._parked_bytes -= waiting.held_bytes
         self._joined_requests -= waiting.requests - 1
@@ -171,14 +175,14 @@ class RequestQueue:
 
     def interrupt(self) -> None:
         """The broker stops: those that wait for other clients are answered now."""
-        for waiting in self._requests:
+        for waiting in self.waiting:
             if isinstance(waiting, Waiting):
                 waiting.interrupt()
 
     def abandon(self) -> None:
         """No more answers are sent."""
-        for waiting in self._requests:
+        for waiting in self.waiting:
             if isinstance(waiting, Waiting):
                 waiting.abandon()
-        self._requests.clear()
+        self.waiting.clear()
         self._held_bytes = self._reserved_bytes = self._parked_bytes = self._joined_requests = 0
