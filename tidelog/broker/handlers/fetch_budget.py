@@ -20,7 +20,8 @@ class FetchBudget:
     """The limits of one pass, and its results in the order of the partitions."""
 
     def __init__(self, most_bytes: int) -> None:
-        self._left_bytes = most_bytes
+        self.left_bytes = max(0, most_bytes)
+        """What may still be read; the first partition with data may give more."""
         self.size_bytes = 0
         self.results: list[tuple[TopicKey, FetchPartitionResult, bool]] = []
         """With each result whether it has records."""
@@ -35,10 +36,6 @@ class FetchBudget:
         self.remote: list[RemoteRead] = []
         """What has to be read from remote storage before this is complete."""
 
-    def most_bytes(self, partition_max_bytes: int) -> int:
-        """What may be read of the next partition; the first with data may give more."""
-        return min(partition_max_bytes, max(self._left_bytes, 0))
-
     def answer_without_records(
         self, topic: TopicKey, result: FetchPartitionResult, *, comes_again: bool, at_once: bool = True
     ) -> None:
@@ -51,7 +48,7 @@ class FetchBudget:
     def read_remotely(self, read: RemoteRead) -> None:
         """Remote storage is to give this."""
         self.remote.append(read)
-        self._left_bytes -= read.wanted.max_bytes
+        self.left_bytes = max(0, self.left_bytes - read.wanted.max_bytes)
 
     def took(
         self,
@@ -69,7 +66,7 @@ class FetchBudget:
             # A read ends with its segment or at a limit, so waiting adds nothing of this partition.
             self.must_answer |= found.next_offset < read.upper_offset
             self.size_bytes += read_bytes
-            self._left_bytes -= read_bytes
+            self.left_bytes = max(0, self.left_bytes - read_bytes)
             if is_throttled:
                 self.throttled_bytes += read_bytes
             if counted_as is not None:

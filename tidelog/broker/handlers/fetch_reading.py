@@ -21,7 +21,7 @@ from tidelog.broker.storage.readable_log import ReadableLog, RemoteFound, Remote
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, TopicKey
 from tidelog.protocol.records import BATCH_HEADER_SIZE, read_batch_header
-from tidelog.protocol.steps import Pace, Steps
+from tidelog.protocol.steps import ELEMENTS_PER_STEP, Steps
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 if TYPE_CHECKING:
@@ -72,13 +72,15 @@ class FetchPass:
 
     def read(self) -> Steps[FetchBudget]:
         """Read every partition in order. Raises ColdRead when `nowait`."""
-        pace, budget = Pace(), self._budget
+        left, budget = ELEMENTS_PER_STEP, self._budget
         for topic, wanted in self._fetch.partitions:
-            if pace.spent(_STEP_COST):
+            left -= _STEP_COST
+            if left <= 0:
+                left = ELEMENTS_PER_STEP
                 self._sends_mapped = False  # It is sent in the step in which it was mapped.
                 yield
             try:
-                pace.left -= self._read_one(topic, wanted)
+                left -= self._read_one(topic, wanted)
             except ApiError as error:
                 failed = _failed(wanted.partition, error.code, self._request)
                 budget.answer_without_records(topic, failed, comes_again=True)
@@ -113,7 +115,7 @@ class FetchPass:
             return 0
         read = Read(
             wanted.fetch_offset,
-            budget.most_bytes(wanted.partition_max_bytes),
+            min(wanted.partition_max_bytes, budget.left_bytes),
             ends.visible(level),
             not budget.size_bytes,
             self._nowait,
@@ -252,12 +254,13 @@ def _found(
     records: Sequence[Buffer],
     aborted: Sequence[tuple[int, int]] | None,
 ) -> FetchPartitionResult:
+    log = replica.log
     return FetchPartitionResult(
         replica.partition,
         ErrorCode.NONE,
         ends.high_watermark,
         ends.last_stable,
-        replica.log.start_offset if level == READ_WRITTEN else replica.log.log_start_offset,
+        log.start_offset if log.remote is None or level == READ_WRITTEN else log.log_start_offset,
         aborted,
         _NO_REPLICA,
         records,

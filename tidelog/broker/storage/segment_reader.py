@@ -147,6 +147,8 @@ class SegmentReader(ABC):
     def read(self, wanted: Read, start: int | None = None) -> Slice | None:
         """As `Segment`."""
         offset, max_bytes, upper_offset, at_least_one, nowait, is_sent = wanted
+        if offset == self.base_offset:
+            start = 0
         if start is None:
             found = self.find(offset, nowait=nowait)
             if found is None:

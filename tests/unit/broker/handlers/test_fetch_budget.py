@@ -11,7 +11,7 @@ def took(
     budget: FetchBudget, size_bytes: int, *, offset: int = 0, next_offset: int = 9, upper_offset: int = 9
 ) -> None:
     records = [memoryview(bytes(size_bytes))] if size_bytes else []
-    read = Read(offset, budget.most_bytes(100), upper_offset)
+    read = Read(offset, budget.left_bytes, upper_offset)
     result = FetchPartitionResult(len(budget.results), 0)
     budget.took("t", result, ReadResult(records, next_offset), read, "t", is_throttled=False)
 
@@ -21,9 +21,9 @@ def test_the_first_partition_with_data_may_give_a_batch_beyond_the_limits() -> N
     took(budget, 0)
     assert budget.size_bytes == 0
     took(budget, 90)
-    assert [budget.most_bytes(wanted) for wanted in (50, 100)] == [50, 60]
+    assert budget.left_bytes == 60
     took(budget, 60)
-    assert budget.most_bytes(100) == 0
+    assert budget.left_bytes == 0
     assert budget.size_bytes == 150
     assert budget.sizes == {"t": 150}
     assert [has_records for _, _, has_records in budget.results] == [False, True, True]
