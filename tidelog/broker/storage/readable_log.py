@@ -1,24 +1,25 @@
 """What can be read of a partition's log: records by offset, offsets by time and by leader epoch.
 
 Owns `ReadableLog`, the reading half of `PartitionLog`: the way from an offset to bytes, and the answer to a
-reader for an offset that the log does not hold, for damage, and for a log that has failed.
+reader for an offset that the log does not hold, for damage, and for a log that has failed. What is found by
+time is exact to the record: the indexes only save reading.
 
 `read` with `nowait=False`, `read_remote` and the look-ups by time may run in any thread, all else on the
-event loop's.
+event loop's. Source: Kafka's LogSegment.findOffsetByTimestamp.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
-from tidelog.broker.storage.holes import holding, number_of
+from tidelog.broker.storage.holes import holding, joined, number_of
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.leader_epochs import LeaderEpochs
-from tidelog.broker.storage.log_lookup import find_first_at, find_max_timestamp
 from tidelog.broker.storage.log_types import Read, ReadResult, TimestampedOffset
-from tidelog.broker.storage.segment import Segment
+from tidelog.broker.storage.segment import Place, Segment
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
-from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
+from tidelog.protocol.records import Record, decode_batch
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
 
 _MAX_POSITIONS = 256
 RemoteFound: TypeAlias = tuple[ReadResult, list[tuple[int, int]]]
@@ -169,11 +170,11 @@ class ReadableLog:
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
         """The first record that is not older than `timestamp_ms`. May read the disk, and wait for an object
         store where there is a `remote` part; raises ApiError."""
-        return self._look_up(lambda segments, start: find_first_at(segments, timestamp_ms, start))
+        return self._look_up(lambda segments, start: _find_first_at(segments, timestamp_ms, start))
 
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp; otherwise as `offset_for_timestamp`."""
-        return self._look_up(find_max_timestamp)
+        return self._look_up(_find_max_timestamp)
 
     def _look_up(
         self, search: Callable[[Sequence[Segment], int], tuple[int, int] | None]
@@ -234,3 +235,69 @@ def _aborted_in(
             if is_complete:
                 break
     return found
+
+
+def _records(segment: Segment, place: Place, start_offset: int) -> Iterator[Record]:
+    for record in decode_batch(segment.read_batch(place)):
+        if record.offset >= start_offset:
+            yield record
+
+
+def _find_first_at(
+    segments: Sequence[Segment], timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record from `start_offset` on that is not older.
+
+    Raises OSError, CorruptSegmentError, ProtocolError, and LogHoleError where it may lie in a hole.
+    """
+    for segment in joined(segments, start_offset):
+        if segment.max_timestamp < timestamp_ms:
+            continue
+        for place in segment.batches(start_offset, timestamp_ms):
+            if place.max_timestamp < timestamp_ms:
+                continue
+            for record in _records(segment, place, start_offset):
+                if record.timestamp >= timestamp_ms:
+                    return record.offset, record.timestamp
+    return None
+
+
+def _find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record with the largest timestamp from `start_offset` on.
+
+    Raises as `_find_first_at`.
+    """
+    best: tuple[int, int] | None = None
+    for segment in joined(segments, start_offset):
+        best_timestamp = NO_TIMESTAMP if best is None else best[1]
+        if segment.max_timestamp <= best_timestamp:
+            continue
+        place = _max_place(segment, start_offset)
+        if place is None:
+            continue
+        found = _later(best, _records(segment, place, start_offset))
+        if found is not None and found[1] == place.max_timestamp:
+            best = found
+        else:
+            # Compaction removed that record and left the header: the other records have to be read.
+            for place in sorted(segment.batches(start_offset), key=lambda each: -each.max_timestamp):
+                if best is not None and best[1] > place.max_timestamp:
+                    break
+                best = _later(best, _records(segment, place, start_offset))
+    return best
+
+
+def _later(best: tuple[int, int] | None, records: Iterable[Record]) -> tuple[int, int] | None:
+    """The latest of `best` and the records, of several the first."""
+    for record in records:
+        offset, timestamp = (0, NO_TIMESTAMP) if best is None else best
+        if record.timestamp > timestamp or (record.timestamp == timestamp >= 0 and record.offset < offset):
+            best = record.offset, record.timestamp
+    return best
+
+
+def _max_place(segment: Segment, start_offset: int) -> Place | None:
+    """The batch that holds the largest timestamp among those that reach `start_offset`."""
+    if segment.base_offset >= start_offset:
+        return next(segment.batches(segment.max_timestamp_offset), None)
+    return max(segment.batches(start_offset), key=lambda place: place.max_timestamp, default=None)
