@@ -317,7 +317,7 @@ class Connections:
         self.rng.choice(self.peers).transport.has_ended = True
 
     def throttle(self) -> None:
-        self.dispatcher.answers.meter = self.rng.choice((_Meter(), None))  # type: ignore[assignment]
+        self.dispatcher.meter = self.rng.choice((_Meter(), None))  # type: ignore[assignment]
 
     def pass_time(self) -> None:
         self.run(lambda: None, self.rng.choice((0.001, 0.1, TOO_LONG_SECONDS)))
@@ -340,7 +340,7 @@ class Connections:
 
     def finish(self) -> None:
         """Everything that can happen happens: all is answered, and nothing is held."""
-        self.dispatcher.answers.meter = None
+        self.dispatcher.meter = None
         before: list[Any] = []
         while self.waiting or before != (before := [one.progress() for one in self.peers]):
             while self.waiting:

@@ -149,7 +149,7 @@ class Broker:
             if services.membership is not None:
                 from tidelog.broker.handlers.leader_hints import LeaderHints
 
-                dispatcher.answers.leader_hints = LeaderHints(services)
+                dispatcher.leader_hints = LeaderHints(services)
             server = Server(
                 services.settings,
                 dispatcher,
@@ -263,7 +263,7 @@ def _warn_of_single_copies(services: Services) -> None:
 def _set_meter(dispatcher: Dispatcher, services: Services, metrics: Metrics) -> None:
     """Requests are charged while a client has a quota."""
     of_clients = services.quotas.of_clients
-    dispatcher.answers.meter = None if of_clients.is_empty else Meter(of_clients, metrics.throttles)
+    dispatcher.meter = None if of_clients.is_empty else Meter(of_clients, metrics.throttles)
 
 
 class _Sockets:

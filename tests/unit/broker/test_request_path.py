@@ -90,9 +90,9 @@ class Client:
 @pytest.mark.parametrize(
     ("before", "request_of", "most_files", "most_returns"),
     [
-        pytest.param([fetch], produce, 30, 25, id="Produce"),
+        pytest.param([fetch], produce, 29, 26, id="Produce"),
         pytest.param([produce, produce], produce, 25, 21, id="Produce in a stream"),
-        pytest.param([produce], fetch, 27, 17, id="Fetch"),
+        pytest.param([produce], fetch, 26, 18, id="Fetch"),
     ],
 )
 async def test_a_request_passes_few_files_and_seldom_returns_to_one(

@@ -226,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out
         memory = self._memory
         dispatcher = self._dispatcher
-        is_metered = dispatcher.answers.meter is not None
+        is_metered = dispatcher.meter is not None
         dispatch = dispatcher.dispatch_metered if is_metered else dispatcher.dispatch
         stream = None if is_metered else self.stream
         room = queue.room() if stream is not None and len(frames) > 1 else 1

@@ -1,8 +1,11 @@
-"""From a request frame to its handler.
+"""From a request frame to its handler, and from what that gives to the frame of the answer.
 
-Owns the steps of one request: header, version check, decode, handler; then `broker.net.answers`.
+Owns the steps of one request, and which code an error becomes. An ApiError becomes that API's error answer.
+Any other exception becomes UNKNOWN_SERVER_ERROR with one log event, and both the connection and the broker
+continue.
 
-Invariants: `dispatch` is called when data arrives and calls the handler before it returns, so views of the
+Invariants: each answered request is counted once; a callback waits for a LateAnswer, never a separate task.
+`dispatch` is called when data arrives and calls the handler before it returns, so views of the
 frame are valid for the handler's synchronous part. A request of many elements continues after that in steps,
 one per turn of the loop; if it reads views of its frame, its connection receives nothing meanwhile. Requests
 take effect in order of arrival: what a request does after the synchronous part is done before its connection
@@ -13,21 +16,22 @@ For the event loop only.
 
 import asyncio
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from types import CoroutineType, GeneratorType
-from typing import Final, Never, Protocol
+from typing import TYPE_CHECKING, Any, Final, Never, Protocol, TypeVar
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer, RequestContext
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
-from tidelog.broker.net.answers import Answers
 from tidelog.broker.net.exchange import BadRequest, Client, Exchange
 from tidelog.broker.net.produce_stream import ProduceStream
 from tidelog.broker.net.routes import MOST_EARLY_REQUESTS, TOO_MANY_EARLY_REQUESTS, RouteTable
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import SERVED_APIS, unsupported_api_versions_body
+from tidelog.broker.storage.disk import LEAST_MAPPED_BYTES, in_memory
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.framing import RequestHeader, decode_request_header, encode_response_frame
 from tidelog.protocol.hot import ProduceRequest
@@ -35,7 +39,14 @@ from tidelog.protocol.schema import APIS, ApiKey
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
 from tidelog.protocol.types import Buffer
 
+if TYPE_CHECKING:
+    from tidelog.broker.handlers.leader_hints import LeaderHints
+    from tidelog.broker.net.metering import Meter
+
 _now = time.perf_counter
+_NO_BYTES: Final = b""
+"""What is sent where no answer is expected."""
+T = TypeVar("T")
 _UNKNOWN_VERSION = -1
 _LATE = LateAnswer, CoroutineType, asyncio.Future
 _PINNABLE_FRAME_BYTES = 64 * 1024
@@ -67,7 +78,10 @@ class Dispatcher:
         self._routes = {step: RouteTable(handlers, metrics, step, self._close) for step in AuthenticationStep}
         self._metrics = metrics
         self.turns = turns or Turns()
-        self.answers = Answers(events, self.turns)
+        self.meter: Meter | None = None
+        """Set while a client has a quota."""
+        self.leader_hints: LeaderHints | None = None
+        """Set where other brokers may lead."""
         self._long_requests = asyncio.Semaphore(MOST_LONG_REQUESTS)
 
     def routes_at(self, step: AuthenticationStep) -> RouteTable:
@@ -86,7 +100,7 @@ class Dispatcher:
         route = client.routes[header.api_key, header.api_version]
         if route is None:
             return self._unsupported(client.state, header, started)
-        exchange = Exchange(self.answers, client, route, header, started)
+        exchange = Exchange(client, route, header, started)
         steps = self._steps(client, exchange, frame, position)
         try:
             next(steps)
@@ -95,8 +109,11 @@ class Dispatcher:
             if isinstance(answer, list):
                 return answer
             exchange.wait_for(answer)
+            answer.then(partial(self._given, exchange))
         else:
-            exchange.work_long(self._in_turns(exchange, steps), len(frame))
+            exchange.work_long(len(frame))
+            slots = nullcontext() if route.is_hot else self._long_requests
+            self._work(exchange, self._take_turns(exchange, steps, slots))
         return exchange
 
     def _steps(
@@ -119,13 +136,13 @@ class Dispatcher:
             if likeness != client.last_produce:
                 client.last_produce = likeness
             elif acks:
-                client.stream = ProduceStream.after(self.answers, exchange, route.produces, frame)
+                client.stream = ProduceStream.after(self.answer, exchange, route.produces, frame)
         try:
             result = route.handle(exchange, request)
             if result.__class__ is GeneratorType:
                 result = yield from result
         except Exception as error:
-            return (yield from self.answers.answer(exchange, error))
+            return (yield from self.answer(exchange, error))
         exchange.is_handled = True
         late = None
         if isinstance(result, _LATE):
@@ -136,23 +153,136 @@ class Dispatcher:
         if exchange.task is not None:
             exchange.handled(late)
         if late is None:
-            return (yield from self.answers.answer(exchange, result))
+            return (yield from self.answer(exchange, result))
         if len(frame) > _PINNABLE_FRAME_BYTES and isinstance(request, ProduceRequest):
             exchange.request = yield from _without_records(request)
         return late
 
-    async def _in_turns(
-        self, exchange: Exchange, steps: Steps[list[Buffer] | LateAnswer]
-    ) -> list[Buffer] | LateAnswer:
-        """The other steps of a request of many elements."""
-        async with nullcontext() if exchange.route.is_hot else self._long_requests:
-            return await self.answers.in_turns(exchange, steps)
+    async def _take_turns(
+        self, exchange: Exchange, steps: Steps[T], slots: AbstractAsyncContextManager[None]
+    ) -> T:
+        """The other steps of a request of many elements, or of its answer, once there is a slot for it."""
+        async with slots:
+            await self.turns.next()
+            return await self.turns.run(steps if self.meter is None else self.meter.timed(exchange, steps))
+
+    def _work(self, exchange: Exchange, work: Coroutine[Any, Any, list[Buffer] | LateAnswer]) -> None:
+        exchange.task = asyncio.ensure_future(work)
+        exchange.task.add_done_callback(partial(self._worked, exchange))
+
+    def _worked(self, exchange: Exchange, task: asyncio.Future[list[Buffer] | LateAnswer]) -> None:
+        """The steps of a long request or of a long answer are done."""
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        exchange.task = None
+        if exchange.is_over:
+            return
+        if isinstance(error, BadRequest):
+            exchange.is_over = True
+            exchange.client.bad_request(error)
+        elif error is not None:
+            self._given(exchange, error)
+        elif isinstance(result := task.result(), LateAnswer):
+            exchange.task = result.task
+            result.then(partial(self._given, exchange))
+        else:
+            self._end(exchange, result)
+
+    def _given(self, exchange: Exchange, value: Any) -> None:
+        """Its late answer has its value. Raises nothing: other callbacks run after this one."""
+        exchange.task = None  # A cancelled task keeps its frames, and these keep the request.
+        if exchange.is_over:
+            return
+        try:
+            steps = self.answer(exchange, value)
+            try:
+                next(steps)
+            except StopIteration as end:
+                self._end(exchange, end.value)
+            else:
+                self._work(exchange, self._take_turns(exchange, steps, nullcontext()))
+        except Exception as error:
+            self._log_unexpected(exchange, error)
+
+    def _end(self, exchange: Exchange, answer: list[Buffer]) -> None:
+        exchange.is_over, exchange.answer = True, answer
+        if sum(map(len, answer)) >= LEAST_MAPPED_BYTES:
+            # It is not sent in the step of the loop in which it was read.
+            try:
+                exchange.answer = in_memory(answer)
+            except OSError as error:
+                self._log_unexpected(exchange, error)
+                exchange.answer = []
+        exchange.client.answer_ready(exchange)
+
+    def answer(self, exchange: Exchange, given: Any) -> Steps[list[Buffer]]:
+        """The frame for what a handler gave, counted, and charged to quotas: for response values, or for an
+        error. It has no bytes where no answer is expected, and no buffers if the connection is to end."""
+        route = exchange.route
+        if given is None:
+            route.tally.succeeded(_now() - exchange.started)
+            if self.meter is not None:
+                self.meter.answered(exchange, _NO_BYTES)
+            return [_NO_BYTES]
+        try:
+            values = given
+            if isinstance(given, BaseException):
+                if isinstance(given, CloseConnection) or exchange.request is None:
+                    return []
+                values = route.error_answer(exchange.request, *self._code_of(exchange, given))
+                if values.__class__ is GeneratorType:
+                    values = yield from values
+            counts: Any = route.count_errors(values)
+            if counts.__class__ is GeneratorType:
+                counts = yield from counts
+            hints = self.leader_hints
+            body: Any
+            if counts and hints is not None and hints.apply_to(route.api_key, route.version, counts):
+                body = hints.encode(exchange, route.api_key, route.version, values)
+            else:
+                body = route.encode(values)
+            if body.__class__ is GeneratorType:
+                body = yield from body
+        except Exception as error:
+            if not isinstance(given, BaseException):
+                return (yield from self.answer(exchange, error))
+            self._log_unexpected(exchange, error)
+            return []
+        if counts is None:
+            route.tally.succeeded(_now() - exchange.started)
+        else:
+            route.tally.finished(counts.items(), _now() - exchange.started)
+        if self.meter is not None:
+            body = self.meter.answered(exchange, body)
+        return encode_response_frame(route.api_key, route.version, exchange.header.correlation_id, body)
+
+    def _code_of(self, exchange: Exchange, error: BaseException) -> tuple[ErrorCode, str | None]:
+        if isinstance(error, ApiError):
+            return error.code, error.message
+        if isinstance(error, asyncio.CancelledError):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping"
+        self._log_unexpected(exchange, error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR, None
+
+    def _log_unexpected(self, exchange: Exchange, error: BaseException) -> None:
+        """Log one event for an error that is a bug."""
+        state = exchange.connection
+        self._events.error(
+            "request_failed",
+            state.client_host,
+            api=exchange.route.api_name,
+            api_version=exchange.route.version,
+            client_id=exchange.header.client_id,
+            client_software=state.client_software,
+            peer=state.client_host,
+            error=repr(error),
+            exc_info=error,
+        )
 
     def dispatch_metered(
         self, client: ProducingClient, frame: memoryview, started: float
     ) -> list[Buffer] | Exchange:
         """`dispatch` for as long as a client has a quota."""
-        meter = self.answers.meter
+        meter = self.meter
         try:
             header, _ = decode_request_header(frame)
         except ProtocolError:

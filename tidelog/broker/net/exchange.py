@@ -1,8 +1,7 @@
 """One request of a client until its answer: what the steps of a request share, and its place in the queue.
 
 Owns `Exchange`, and what it needs of a connection (`Client`). Invariants: an answer becomes final once; the
-connection is called then, unless it has abandoned the request. A callback waits for a LateAnswer, never a
-separate task.
+connection is called then, unless it has abandoned the request.
 
 For the event loop only.
 """
@@ -11,15 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.broker.handlers.context import LateAnswer, RequestContext
 from tidelog.broker.net.request_queue import Waiting
-from tidelog.broker.storage.disk import LEAST_MAPPED_BYTES, in_memory
 from tidelog.protocol.hot import FetchRequest
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.steps import Steps
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
@@ -70,16 +66,6 @@ class Client(Protocol):
         """The client is above a quota: do not read or serve it for this time."""
 
 
-class Framing(Protocol):
-    """What makes the frame of an answer: `broker.net.answers`."""
-
-    def answer(self, exchange: Exchange, given: Any) -> Steps[list[Buffer]]: ...
-
-    async def in_turns(self, exchange: Exchange, steps: Steps[list[Buffer]]) -> list[Buffer]: ...
-
-    def log_unexpected(self, exchange: Exchange, error: BaseException) -> None: ...
-
-
 class Exchange(RequestContext, Waiting):
     """A request on its way to its answer. Handlers see the RequestContext in it.
 
@@ -92,19 +78,17 @@ class Exchange(RequestContext, Waiting):
     """The decoded request; None until then."""
     is_handled = False
     """The handler has returned, or its steps are done."""
-    _is_over = False
+    is_over = False
+    """It is answered or abandoned."""
     task: asyncio.Future[Any] | None = None
     """What works on the answer, if that can be cancelled."""
 
-    def __init__(
-        self, answers: Framing, client: Client, route: Route, header: RequestHeader, started: float
-    ) -> None:
+    def __init__(self, client: Client, route: Route, header: RequestHeader, started: float) -> None:
         self.header = header
         self.connection = client.state
         self.client = client
         self.route = route
         self.started = started
-        self._answers = answers
 
     def wait_for(self, late: LateAnswer) -> None:
         """Its handler gives the answer later."""
@@ -116,10 +100,10 @@ class Exchange(RequestContext, Waiting):
         if not late.is_effective:
             self.holds_back = True
             late.when_effective(self.took_effect)
-        self._wait_on(late)
+        self.task = late.task
 
-    def work_long(self, work: Coroutine[Any, Any, list[Buffer] | LateAnswer], frame_bytes: int) -> None:
-        """`work` does the other steps of a request of many elements, of which the first step is done."""
+    def work_long(self, frame_bytes: int) -> None:
+        """A task does the other steps of a request of many elements, of which the first step is done."""
         route = self.route
         self.holds_back = route.holds_back
         if not self.is_handled:
@@ -130,11 +114,10 @@ class Exchange(RequestContext, Waiting):
                 self.reserved_bytes = sys.maxsize
             if route.api_key != ApiKey.PRODUCE:
                 self.held_bytes = frame_bytes * _VALUE_BYTES_PER_FRAME_BYTE
-        self._work(work)
 
     def handled(self, late: LateAnswer | None) -> None:
         """The handler of a long request has given the answer, or gives it `late`."""
-        if self._is_over:
+        if self.is_over:
             return
         if late is not None and not late.is_effective:
             self._hold(late)
@@ -148,7 +131,7 @@ class Exchange(RequestContext, Waiting):
     def took_effect(self) -> None:
         """It took effect after its handler returned, or the steps that read its frame are done."""
         self.holds_back = self.keeps_frame = False
-        if not self._is_over:
+        if not self.is_over:
             freed_bytes, self.held_bytes = self.held_bytes, 0
             self.client.effect_taken(self, freed_bytes)
 
@@ -164,66 +147,9 @@ class Exchange(RequestContext, Waiting):
         """The most bytes that a Fetch may return. Other answers are small: 0."""
         return max(self.request.max_bytes, 0) if isinstance(self.request, FetchRequest) else 0
 
-    def _wait_on(self, late: LateAnswer) -> None:
-        self.task = late.task
-        late.then(self._given)
-
-    def _given(self, value: Any) -> None:
-        """The late answer has its value. Raises nothing: other callbacks run after this one."""
-        self.task = None  # A cancelled task keeps its frames, and these keep the request.
-        if self._is_over:
-            return
-        try:
-            steps = self._answers.answer(self, value)
-            try:
-                next(steps)
-            except StopIteration as end:
-                self._is_over, self.answer = True, end.value
-                if sum(map(len, end.value)) >= LEAST_MAPPED_BYTES:
-                    self._read_mapped(end.value)
-                self.client.answer_ready(self)
-            else:
-                self._work(self._answers.in_turns(self, steps))
-        except Exception as error:
-            self._answers.log_unexpected(self, error)
-
-    def _work(self, work: Coroutine[Any, Any, Any]) -> None:
-        self.task = asyncio.ensure_future(work)
-        self.task.add_done_callback(self._worked)
-
-    def _worked(self, task: asyncio.Future[list[Buffer] | LateAnswer]) -> None:
-        """The steps of a long request or of a long answer are done."""
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        self.task = None
-        if self._is_over:
-            return
-        if isinstance(error, BadRequest):
-            self._is_over = True
-            self.client.bad_request(error)
-        elif error is not None:
-            self._given(error)
-        elif isinstance(result := task.result(), LateAnswer):
-            self._wait_on(result)
-        else:
-            self._end(result)
-
-    def _end(self, answer: list[Buffer]) -> None:
-        self._is_over, self.answer = True, answer
-        if sum(map(len, answer)) >= LEAST_MAPPED_BYTES:
-            self._read_mapped(answer)
-        self.client.answer_ready(self)
-
-    def _read_mapped(self, answer: list[Buffer]) -> None:
-        """The answer is not sent in the step of the loop in which it was read."""
-        try:
-            self.answer = in_memory(answer)
-        except OSError as error:
-            self._answers.log_unexpected(self, error)
-            self.answer = []
-
     def abandon(self) -> None:
         """The client has disconnected: a task (a long poll) is cancelled, an append is completed."""
-        self._is_over = True
+        self.is_over = True
         if self.task is not None and self.route.api_key != ApiKey.PRODUCE:
             self.task.cancel()
 

@@ -12,7 +12,8 @@ For the event loop only. Views of a frame are not kept.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.produce_answers import not_durable, refused
@@ -23,17 +24,18 @@ from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import RequestHeader, decode_request_header
 from tidelog.protocol.hot import ProduceShape
-from tidelog.protocol.steps import finish
+from tidelog.protocol.steps import Steps, finish
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
-    from tidelog.broker.net.answers import Answers
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.storage.partition_log import AppendResult
     from tidelog.protocol.hot import ProducePartitionResult
 
 MOST_AT_ONCE: Final = 64
 """Requests that are appended together. Each takes two buffers of a write, which has at most 1,024."""
+Answering: TypeAlias = Callable[[Exchange, Any], Steps[list[Buffer]]]
+"""Makes the frame of an answer from what a handler would give."""
 _now = time.perf_counter
 
 
@@ -41,14 +43,14 @@ class ProduceStream:
     """The requests of one connection that have one shape."""
 
     __slots__ = (
-        "_answers", "_first", "_match", "_topic", "client", "handler", "route", "shape",
+        "_answer_of", "_first", "_match", "_topic", "client", "handler", "route", "shape",
     )  # fmt: skip
 
     def __init__(
-        self, answers: Answers, first: Exchange, handler: ProduceHandler, shape: ProduceShape
+        self, answering: Answering, first: Exchange, handler: ProduceHandler, shape: ProduceShape
     ) -> None:
         """`first` is one of them."""
-        self._answers = answers
+        self._answer_of = answering
         self._first = first
         self.client = first.client
         self.route = first.route
@@ -59,11 +61,11 @@ class ProduceStream:
 
     @classmethod
     def after(
-        cls, answers: Answers, exchange: Exchange, handler: ProduceHandler, frame: memoryview
+        cls, answering: Answering, exchange: Exchange, handler: ProduceHandler, frame: memoryview
     ) -> ProduceStream | None:
         """A stream of requests like this one; None if they can be of none."""
         shape = ProduceShape.of(exchange.route.version, frame, exchange.request)
-        return None if shape is None else cls(answers, exchange, handler, shape)
+        return None if shape is None else cls(answering, exchange, handler, shape)
 
     def serve(
         self, frames: list[memoryview], started: float, most: int = MOST_AT_ONCE
@@ -140,9 +142,9 @@ class ProduceStream:
             frame = frames.pop()
             header, position = decode_request_header(frame)
             request = finish(route.decode(frame[position:]))
-            exchange = Exchange(self._answers, self.client, route, header, started)
+            exchange = Exchange(self.client, route, header, started)
             exchange.request = request
-            answer += finish(self._answers.answer(exchange, error))
+            answer += finish(self._answer_of(exchange, error))
         return answer
 
     def answer(self, ids: list[int], index: int, result: AppendResult, started: float) -> bytes:
@@ -166,8 +168,8 @@ class ProduceStream:
         answer: list[Buffer] = []
         for correlation_id in ids:
             header = RequestHeader(route.api_key, route.version, correlation_id, client_id)
-            exchange = Exchange(self._answers, self.client, route, header, started)
-            answer += finish(self._answers.answer(exchange, response))
+            exchange = Exchange(self.client, route, header, started)
+            answer += finish(self._answer_of(exchange, response))
         return answer
 
 

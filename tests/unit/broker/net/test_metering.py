@@ -95,7 +95,7 @@ def set_quotas(server: Running, quotas: Mapping[str, float], burst_seconds: floa
     held = ClientQuotas(burst_seconds)
     held.replace({((CLIENT_ID, "test"),): quotas})
     # Its clock stands still, so that a busy machine pays no debt meanwhile.
-    server.dispatcher.answers.meter = Meter(held, server.metrics.throttles, now=lambda: 0.0)
+    server.dispatcher.meter = Meter(held, server.metrics.throttles, now=lambda: 0.0)
 
 
 async def produced(peer: Peer, version: int = 9) -> int:
@@ -176,7 +176,7 @@ async def test_the_time_of_the_event_loop_is_a_quota_of_every_request(
 async def test_quotas_of_others_cost_a_client_nothing(server: Running) -> None:
     held = ClientQuotas(1.0)
     held.replace({((USER, "alice"),): {PRODUCER_BYTE_RATE: 1.0}})
-    server.dispatcher.answers.meter = Meter(held, server.metrics.throttles)
+    server.dispatcher.meter = Meter(held, server.metrics.throttles)
     async with await Peer.connect(server.port) as peer:
         for _ in range(3):
             peer.send(produce_frame(9, [("t", [(0, b"x" * 1000)])]))
