@@ -11,11 +11,10 @@ Source: KIP-584, KIP-1022.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
+from tidelog.protocol import message_types as types
+from tidelog.protocol.messages.declaration import DictOf
 
 FINALIZED_FEATURES: Final[Mapping[str, int]] = {
     "group.version": 1,

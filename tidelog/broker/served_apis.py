@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.broker.handlers import error_answers as failed
 from tidelog.broker.handlers.access_control import AccessControl, guarded
@@ -52,13 +52,11 @@ from tidelog.broker.handlers.users import UsersHandler
 from tidelog.broker.security import required_access as right
 from tidelog.broker.security.required_access import NOTHING, Effect, Need, each, shown, whole
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import APIS, ApiKey, encode_response
 from tidelog.protocol.types import NO_OFFSET
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 SIGNED_IN: Final = frozenset((AuthenticationStep.NOT_REQUIRED, AuthenticationStep.AUTHENTICATED))
 """Where the client is who it is: authenticated, or on a listener without SASL."""

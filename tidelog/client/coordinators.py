@@ -3,16 +3,14 @@
 Owns FindCoordinator and the kinds of its keys. Invariants: nothing is remembered here.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import broker_error
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 GROUP: Final = 0
 TRANSACTION: Final = 1

@@ -6,21 +6,19 @@ partition, or an error is raised.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.client.arguments import whole_number
 from tidelog.client.errors import read_error
 from tidelog.client.retries import Retries
 from tidelog.client.types import OffsetAndTimestamp, topic_partition, topic_partitions
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import BrokerError, ClientError, broker_error
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 EARLIEST: Final = -2
 EARLIEST_LOCAL: Final = -4

@@ -13,9 +13,11 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, Self, TypeGuard
+from typing import Any, Self, TypeGuard
 
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire import errors
@@ -27,10 +29,6 @@ from tidelog.wire.events import logger
 from tidelog.wire.links import Address, Links, result_of
 from tidelog.wire.metadata import EMPTY, ClusterImage, Node, TopicInfo, apply_metadata, with_leaders
 from tidelog.wire.metrics import RequestMetrics
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _LONGEST_NAME_BYTES = 32_767
 """Of any string in the protocol. Brokers may allow less."""

@@ -8,15 +8,12 @@ Pure.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-
 
 NO_TOPIC_ID: Final = UUID(int=0)
 """Of a topic whose broker has no ids."""

@@ -7,18 +7,14 @@ above, so that the ports of listeners next to each other do not meet. Its node.i
 Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.cluster_settings import UNIX
 from tidelog.broker.configuration.listeners import ADVERTISED_LISTENERS, LISTENERS, ListenerConfig
 from tidelog.broker.storage.process_folders import folder_of, store_socket
 from tidelog.protocol.settings import ConfigError
-
-if TYPE_CHECKING:
-    from tidelog.broker.configuration.broker_config import BrokerConfig
 
 _STRIDE: Final = 100
 _LARGEST_PORT: Final = 65535

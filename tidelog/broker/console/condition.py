@@ -5,22 +5,18 @@ looked at in steps, at most once in `SHARED_SECONDS`, and the disk in a thread, 
 `MOST_NAMED` of them are named.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.broker.cluster.catalog import NO_LEADER, least_in_sync
 from tidelog.broker.cluster.in_sync import needed
 from tidelog.broker.cluster.store import StoreView
+from tidelog.broker.services import Services
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 SHARED_SECONDS: Final = 8.0
 MOST_NAMED: Final = 100

@@ -8,25 +8,21 @@ the last one is sent, so a slow visitor gets fewer values and no queue grows.
 Event loop only. Source: the HTML standard, server-sent events.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
+from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.others import Values
 from tidelog.broker.console.route import EVENT_STREAM, ApiRoute
 from tidelog.broker.net.http_console import HEADERS, NO_STORE
 from tidelog.broker.net.http_places import HttpConnection
 from tidelog.protocol.errors import ApiError, ErrorCode
-
-if TYPE_CHECKING:
-    from tidelog.broker.console.caller import Caller
 
 Check: TypeAlias = Callable[[], None]
 MOST: Final = 128

@@ -15,21 +15,19 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from tidelog.broker.cluster.catalog import NO_LEADER
+from tidelog.broker.console.caller import Caller
 from tidelog.broker.coordinator.shards import partition_of
+from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
-
-if TYPE_CHECKING:
-    from tidelog.broker.console.caller import Caller
-    from tidelog.broker.services import Services
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _SECONDS: Final = 4.0
 """How long a broker may take to answer; it then counts as one that does not."""

@@ -3,13 +3,10 @@
 Invariant: the counts of at most `MOST_REMEMBERED` connections are remembered.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from tidelog.broker.net.connection import Connection
+from tidelog.broker.net.connection import Connection
 
 MOST_REMEMBERED: Final = 1_000
 _LEAST_SECONDS: Final = 1.0

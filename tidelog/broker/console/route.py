@@ -14,28 +14,26 @@ import asyncio
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec.structs import replace
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.condition import Conditions
 from tidelog.broker.console.others import Others, Values, coordinator, leader
 from tidelog.broker.console.records.reading import Records
 from tidelog.broker.console.request_rates import RequestRates
 from tidelog.broker.console.shapes import Parameters
+from tidelog.broker.fault_injection.injection import FaultInjector
 from tidelog.broker.net.http_console import API, PAGES_PATH
+from tidelog.broker.net.server import Server
 from tidelog.broker.observability.history import History
 from tidelog.broker.security import required_access as rights
 from tidelog.broker.security.required_access import Need, Right
+from tidelog.broker.services import Services
 from tidelog.protocol.acls import ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
-
-if TYPE_CHECKING:
-    from tidelog.broker.console.caller import Caller
-    from tidelog.broker.fault_injection.injection import FaultInjector
-    from tidelog.broker.net.server import Server
-    from tidelog.broker.services import Services
 
 EVENT_STREAM: Final = "text/event-stream"
 JSON_LINES: Final = "application/x-ndjson"

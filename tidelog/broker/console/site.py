@@ -19,7 +19,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 from urllib.parse import unquote
 
 import msgspec
@@ -50,13 +50,11 @@ from tidelog.broker.net.http_console import (
 )
 from tidelog.broker.net.http_origins import is_of_other_site
 from tidelog.broker.net.http_places import HttpConnection
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.version import VERSION
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 logger = structlog.get_logger(__name__)
 

@@ -10,19 +10,17 @@ TransactionMarkerChannelManager and AddPartitionsToTxnManager.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tidelog.broker.cluster.batcher import Batcher
 from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.peers.peers import Peers
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 Codes: TypeAlias = dict[TopicPartition, ErrorCode]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -30,12 +30,10 @@ from tidelog.broker.share.parts import BrokerParts
 from tidelog.broker.share.reading import Batches
 from tidelog.broker.share.share_partition import DeadLetters
 from tidelog.broker.storage.log_types import Read
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, error_code
 from tidelog.protocol.records import BATCH_HEADER_SIZE, Headers, Record, RecordBatchBuilder, decode_batch
 from tidelog.protocol.schema import ApiKey
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
 
 REJECTED = b"Offset rejected by client."
 DELIVERED_TOO_OFTEN = b"Offset delivery count exceeded the threshold."

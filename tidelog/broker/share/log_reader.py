@@ -3,8 +3,6 @@
 Owns which of them. On the event loop, except what it runs in threads.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ is repeated until its time is over, because to store the same state again change
 On the event loop. Source: Kafka's DefaultStatePersister and PersisterStateManager.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import BrokerConfigsChanged, Change
@@ -23,13 +23,11 @@ from tidelog.broker.telemetry.exposition import exposition
 from tidelog.broker.telemetry.metrics_data import Series, Value, decoded, series, with_attributes
 from tidelog.broker.telemetry.otlp_exporter import OtlpExporter
 from tidelog.broker.telemetry.subscriptions import Client, Subscriptions
+from tidelog.protocol import message_types as types
 from tidelog.protocol.compression import Compression, TooLargeError
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Steps
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 ACCEPTED_COMPRESSION: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 """In the order in which clients are asked to choose."""

@@ -7,15 +7,12 @@ Source: KIP-140, KIP-290.
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tidelog.client.admin.requests import Requests, itself
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _ANY_ACL = AclFilter()
 

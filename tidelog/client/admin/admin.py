@@ -8,7 +8,7 @@ AIOKafkaAdminClient for names.
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 from tidelog.client.admin.acls import AclAdmin
 from tidelog.client.admin.groups import GroupAdmin
@@ -30,17 +30,15 @@ from tidelog.client.arguments import list_of_names
 from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.client.keywords import shows_settings, take_cluster
 from tidelog.client.types import topic_partition
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.cluster_config import ClusterConfig, ClusterSettings
 from tidelog.wire.errors import broker_error
 from tidelog.wire.metadata import EMPTY, ClusterImage, apply_metadata
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _CLIENT_ID = "tidelog-admin"
 _SET, _DELETE = 0, 1

@@ -7,7 +7,7 @@ Source: KIP-222, KIP-396 (offsets of groups), KIP-848 (groups of the consumer pr
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.client.admin.requests import Requests, partitions_of
 from tidelog.client.admin.types import (
@@ -21,13 +21,11 @@ from tidelog.client.arguments import list_of_names
 from tidelog.client.asked_apis import LAST_BY_NAME
 from tidelog.client.coordinators import GROUP
 from tidelog.client.types import OffsetAndMetadata, commits_by_topic
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_OFFSET, TopicPartition
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _DEAD = "Dead"
 _LAST_OF_ONE_GROUP = 7

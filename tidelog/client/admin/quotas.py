@@ -6,15 +6,12 @@ name None means all without a quota of their own. Source: KIP-546, KIP-612.
 
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from tidelog.client.admin.requests import Requests, itself
+from tidelog.protocol import message_types as types
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.quotas import QuotaEntity, Quotas
 from tidelog.protocol.schema import ApiKey
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 
 class QuotaAdmin:

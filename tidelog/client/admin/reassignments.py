@@ -5,16 +5,14 @@ Owns: the requests of `Admin.reassignments`. Source: KIP-455.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.client.admin.requests import Requests, itself
 from tidelog.client.admin.types import Reassignment
+from tidelog.protocol import message_types as types
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 
 class ReassignmentAdmin:

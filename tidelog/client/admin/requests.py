@@ -7,20 +7,18 @@ creates it meanwhile.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.client.coordinators import GROUP, NAMES, TRANSACTION
 from tidelog.client.retries import Retries
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import BrokerUnavailableError, ClientError, ConnectionLostError, broker_error
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _TOPICS = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
 _NAMED = 20

@@ -6,21 +6,18 @@ cannot add records later. Source: KIP-664, KIP-939 (prepared transactions).
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tidelog.client.admin.requests import Requests, itself
 from tidelog.client.admin.types import ClaimedTransaction, TransactionDescription, TransactionListing
 from tidelog.client.asked_apis import LAST_WITHOUT_EPOCHS, has_epoch_per_transaction
 from tidelog.client.coordinators import TRANSACTION
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import BrokerError
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _FIRST_WITH_PATTERNS = 2
 _NO_TIMEOUT_MS = 2**31 - 1

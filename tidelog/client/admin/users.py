@@ -8,15 +8,13 @@ import asyncio
 import os
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.client.admin.requests import Requests
+from tidelog.protocol import message_types as types
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.scram import LEAST_ITERATIONS, SALT_BYTES, ScramMechanism, salted_password
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 
 class UserDescription(NamedTuple):

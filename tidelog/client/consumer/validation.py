@@ -9,20 +9,18 @@ Source: KIP-320, Kafka's SubscriptionState.maybeCompleteValidation.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.client.consumer.partition_reader import PartitionReader
 from tidelog.client.errors import LogTruncationError, read_error
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_LEADER_EPOCH, TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import ClientError
 from tidelog.wire.events import logger
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _CONSUMER: Final = -1
 

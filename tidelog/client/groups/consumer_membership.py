@@ -13,19 +13,17 @@ Pure. Source: KIP-848, Kafka's ConsumerMembershipManager and ConsumerHeartbeatRe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from tidelog.client.errors import FencedInstanceError
 from tidelog.client.groups import steps
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import ClientError, broker_error
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 JOINING: Final = 0
 LEAVING: Final = -1

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.client.groups.steps import NO_GENERATION
+from tidelog.protocol import message_types as types
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.consumer_groups import (
@@ -20,12 +21,8 @@ from tidelog.protocol.messages.consumer_groups import (
     ConsumerProtocolSubscription,
     StickyAssignorUserData,
 )
-from tidelog.protocol.messages.declaration import message_of
+from tidelog.protocol.messages.declaration import DictOf, message_of
 from tidelog.protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _SUBSCRIPTION_VERSION: Final = 3
 _ASSIGNMENT_VERSION: Final = 3

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.client.errors import FencedInstanceError
 from tidelog.client.groups import steps
@@ -28,14 +28,12 @@ from tidelog.client.groups.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, ProtocolError, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import ClientError, broker_error
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 PROTOCOL_TYPE: Final = "consumer"
 NO_MEMBER_ID: Final = ""

@@ -8,7 +8,7 @@ Source: Kafka's ConsumerCoordinator, KIP-447 for unstable offsets, KIP-848 for t
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tidelog.client.asked_apis import LAST_BY_NAME
@@ -19,16 +19,14 @@ from tidelog.client.groups.membership import Membership
 from tidelog.client.groups.steps import MOVED, Identity
 from tidelog.client.retries import Retries
 from tidelog.client.types import OffsetAndMetadata, commits_by_topic
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_OFFSET, TopicPartition
 from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.errors import ClientError, broker_error
 from tidelog.wire.metadata import NO_TOPIC_ID
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _FIRST_WITH_STABLE: Final = 7
 _FIRST_WITH_GROUPS: Final = 8

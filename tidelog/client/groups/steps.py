@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import ClientError
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 NO_GENERATION: Final = -1
 MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})

@@ -13,7 +13,7 @@ Source: KIP-951 for leaders that answers name.
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakSet
 
 from tidelog.client.producer.accumulator import Accumulator, PartitionQueue
@@ -23,9 +23,11 @@ from tidelog.client.producer.config import ProducerConfig
 from tidelog.client.producer.outcomes import Outcomes
 from tidelog.client.producer.state import ProducerState
 from tidelog.client.producer.transaction_state import TransactionState
+from tidelog.protocol import message_types as types
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.hot import NO_LEADER, ProduceRequest, decode_produce_response, encode_produce_request
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer, TopicPartition
 from tidelog.wire.backoff import Backoff
@@ -40,10 +42,6 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.events import logger
 from tidelog.wire.metadata import ClusterImage
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 # From version 12 on, the broker adds the partition to the transaction (KIP-890).

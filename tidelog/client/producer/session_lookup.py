@@ -8,24 +8,22 @@ timestamp, for which our broker waits for the disk).
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from tidelog.client.asked_apis import LAST_BY_NAME
 from tidelog.client.errors import OffsetOutOfRangeError, SessionError, read_error
 from tidelog.client.offset_lookup import EARLIEST, LATEST, look_up_offsets
 from tidelog.client.producer.session import Found, SessionPartition, found_in_batches, found_in_entry
 from tidelog.client.retries import Retries
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.records import BatchHeader, iter_batches
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.cluster import FAILURES_BEFORE_WARNING, Cluster
 from tidelog.wire.errors import ClientError, RequestTimeoutError, UnsupportedVersionError
 from tidelog.wire.events import logger
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _T = TypeVar("_T")
 _MAX_TIMESTAMP: Final = -3

@@ -11,7 +11,7 @@ For one event loop. Source: Kafka's TransactionManager; KIP-98, KIP-447, KIP-890
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tidelog.client.asked_apis import LAST_WITHOUT_EPOCHS, has_epoch_per_transaction
 from tidelog.client.coordinators import GROUP, TRANSACTION, find_coordinator
@@ -30,17 +30,15 @@ from tidelog.client.producer.transaction_state import (
 )
 from tidelog.client.retries import Retries
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, commits_by_topic
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from tidelog.wire import errors
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.events import logger
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _API_KEYS: Final = {
     Request.INITIALIZE: ApiKey.INIT_PRODUCER_ID,

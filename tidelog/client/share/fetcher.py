@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tidelog.client.errors import AcknowledgementError, CorruptRecordError
 from tidelog.client.share.config import ShareConsumerConfig
@@ -25,7 +25,9 @@ from tidelog.client.share.decoding import AcquiredRange, decoded
 from tidelog.client.share.held import GAP, AcknowledgeType, HeldPartition
 from tidelog.client.share.records import ShareRecord
 from tidelog.client.share.session import SESSION_ERRORS, Acknowledged, SharePartition, ShareSession
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
@@ -33,10 +35,6 @@ from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import ClientError, UnexpectedError, broker_error
 from tidelog.wire.events import logger
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _LANE: Final = "fetch"
 _FIRST_WITH_RENEWALS: Final = 2

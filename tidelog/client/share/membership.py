@@ -9,15 +9,12 @@ Pure. Source: KIP-932, Kafka's ShareMembershipManager.
 
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tidelog.client.groups.consumer_membership import JOINING, LEAVING, ConsumerMembership
+from tidelog.protocol import message_types as types
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _FIRST_INTERVAL_MS = 5_000
 

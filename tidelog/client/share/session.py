@@ -11,14 +11,12 @@ Pure. Source: KIP-932, Kafka's ShareSessionHandler.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
+from tidelog.protocol.messages.declaration import DictOf
 
 FINAL_EPOCH: Final = -1
 _INITIAL_EPOCH: Final = 0

@@ -8,16 +8,14 @@ partitions, get their copies.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tidelog.client import Admin, TopicDescription
 from tidelog.pipeline.jobs.copies import Copy, existing_copies, make_copies, settings_for_copies
 from tidelog.pipeline.jobs.mirror_origin import check_origins
+from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.mirror.session_folder import MirrorSession
 from tidelog.pipeline.offsets import NO_TOPIC_ID, OptionError, fits
-
-if TYPE_CHECKING:
-    from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 
 
 class Prepared(NamedTuple):

@@ -5,16 +5,13 @@ Owns the rule that a replay into the records' own topic restores only records th
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from tidelog.client import Admin, TopicDescription
 from tidelog.pipeline.jobs.copies import Copy, existing_copies, make_copies
+from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.mirror.session_folder import MirrorSession
 from tidelog.pipeline.offsets import OptionError, Place
 from tidelog.pipeline.source.fetch import find_bounds
-
-if TYPE_CHECKING:
-    from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 
 _FOR_OLD_RECORDS = {"retention.ms": "-1"}
 

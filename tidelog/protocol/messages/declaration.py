@@ -21,7 +21,6 @@ Source: the schema format of Kafka's message definitions (clients/src/main/resou
 
 from types import NoneType
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     Final,
@@ -180,8 +179,8 @@ def version_in(version: int, versions: str) -> bool:
     return int(first) <= version <= int(last or first)
 
 
-if TYPE_CHECKING:
-    _Declared = TypeVar("_Declared", bound=Struct)
+_Declared = TypeVar("_Declared", bound=Struct)
 
-    class DictOf(Generic[_Declared]):
-        """A dict of the fields of a struct; see above."""
+
+class DictOf(Generic[_Declared]):
+    """A dict of the fields of a struct; see above."""

@@ -16,8 +16,9 @@ Invariants of a new authentication on a connection in use:
 import asyncio
 import random
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.cluster_config import ClusterConfig
@@ -25,9 +26,6 @@ from tidelog.wire.connection import Connection
 from tidelog.wire.errors import AuthenticationError, ClientError, broker_error
 from tidelog.wire.events import logger
 from tidelog.wire.security.mechanisms import Exchange, begin_exchange
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
 
 # Of the session's lifetime, as in Kafka's client: many clients shall not come at the same time.
 _SOONEST: Final = 0.85

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Final, TypedDict
+from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.route import ALL, Console, listing, route
 from tidelog.broker.console.shapes import From, Listing, Parameters, Rows, chosen, part_of, row_of
+from tidelog.broker.net.connection import Connection
 from tidelog.broker.security import required_access as rights
+from tidelog.broker.telemetry.client_instances import Instance
 from tidelog.protocol.quotas import ALL_QUOTAS, CLIENT_ID, IP, USER, QuotaEntity
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import Steps
-
-if TYPE_CHECKING:
-    from tidelog.broker.net.connection import Connection
-    from tidelog.broker.telemetry.client_instances import Instance
 
 PUSHED: Final = (
     "request.latency.avg",

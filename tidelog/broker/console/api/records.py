@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
 from msgspec import Meta, field
 from msgspec.structs import replace
@@ -45,6 +45,7 @@ from tidelog.broker.console.shapes import (
     row_of,
 )
 from tidelog.broker.security.required_access import READ_TOPIC, WRITE_TOPIC, whole
+from tidelog.broker.services import Services
 from tidelog.broker.storage.log_types import READ_COMMITTED
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import ProduceRequest
@@ -52,9 +53,6 @@ from tidelog.protocol.json_lines import RecordFields, record_of
 from tidelog.protocol.murmur2 import murmur2_partition
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 _ACKS_ALL: Final = -1
 _TIMEOUT_MS: Final = 30_000

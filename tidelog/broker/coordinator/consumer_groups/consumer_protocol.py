@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tidelog.broker.coordinator.consumer_groups.group import Assignment, ClassicMember, Subscription
 from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
 from tidelog.broker.coordinator.groups.group import Member
 from tidelog.broker.coordinator.groups.messages import JoinRequest
+from tidelog.protocol import message_types as types
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.coordinator_records import record_version
 from tidelog.protocol.messages.consumer_groups import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from tidelog.protocol.messages.declaration import message_of
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
+from tidelog.protocol.messages.declaration import DictOf, message_of
 
 _LAST_VERSION = 3
 _MAX_ELEMENTS = 100_000

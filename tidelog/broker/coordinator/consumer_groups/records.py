@@ -11,7 +11,7 @@ Source: Kafka's GroupCoordinatorRecordHelpers, KIP-848.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.broker.coordinator.consumer_groups.group import (
     Assignment,
@@ -25,13 +25,10 @@ from tidelog.broker.coordinator.consumer_groups.group import (
 )
 from tidelog.broker.coordinator.groups.group import Protocol
 from tidelog.broker.coordinator.record_formats import RecordKind
+from tidelog.protocol import message_types as types
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.messages import group_records as messages
-from tidelog.protocol.messages.declaration import Struct
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
+from tidelog.protocol.messages.declaration import DictOf, Struct
 
 _VALUE_VERSION = 0
 _KNOWN_STATES = frozenset(map(int, MemberState))

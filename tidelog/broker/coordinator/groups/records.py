@@ -11,17 +11,15 @@ Source: GroupMetadataKey.json and GroupMetadataValue.json.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tidelog.broker.coordinator.groups.group import Group, Member, Protocol
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.broker.coordinator.record_formats import RecordKind
+from tidelog.protocol import message_types as types
 from tidelog.protocol.coordinator_records import RecordSchema
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _KEY_VERSION = 2
 _KEY = RecordSchema(GroupMetadataKey, _KEY_VERSION, _KEY_VERSION)

@@ -6,22 +6,20 @@ the topic's id, or in version 1, the only one with a time of expiry, if the clie
 Pure. Source: Kafka's GroupCoordinatorRecordHelpers, KIP-211 (retention), KIP-320 (leader epoch), KIP-848.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.broker.coordinator.record_formats import RecordKind
+from tidelog.protocol import message_types as types
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.hot.offset_commits import (
     decode_offset_commit,
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 NO_TOPIC_ID = UUID(int=0)
 _KEY = RecordSchema(OffsetCommitKey, 0, 1)

@@ -8,19 +8,17 @@ restart gets the same answer.
 Pure. Source: TransactionLogKey.json and TransactionLogValue.json (KIP-890, KIP-939).
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tidelog.broker.coordinator.record_formats import RecordFormats, RecordKind
 from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import NO_PRODUCER, Producer, Transaction
+from tidelog.protocol import message_types as types
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.messages.transactions import TransactionLogKey, TransactionLogValue
 from tidelog.protocol.types import NO_PRODUCER_ID, TopicPartition
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _KEY_VERSION = 0
 _VALUE_VERSION = 1
