@@ -22,8 +22,7 @@ QUIET_SHARE = 0.1
 @dataclass(frozen=True)
 class Requirement:
     """Requires values of target `of`: `at_least` or below `limit` times the values of target `against`, or,
-    without one, `limit` in the row's unit.
-    """
+    without one, `limit` in the row's unit."""
 
     limit: float
     against: str | None = None

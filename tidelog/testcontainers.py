@@ -44,8 +44,7 @@ class _KeptContainers(DockerClient):  # type: ignore[misc]
 
 class TidelogContainer(DockerContainer):  # type: ignore[misc]
     """A broker with the address `get_bootstrap_server`. Containers of its network find it at port 29092 of
-    its host name. A setting is a variable: `with_env("TIDELOG_TOPICS", "orders:3")`.
-    """
+    its host name. A setting is a variable: `with_env("TIDELOG_TOPICS", "orders:3")`."""
 
     def __init__(self, image: str = "tidelog:0.1.0", **more: Any) -> None:
         super().__init__(image, **more)

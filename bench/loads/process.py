@@ -24,8 +24,7 @@ class LoadError(RuntimeError):
 @dataclass(frozen=True)
 class Outcome:
     """What a load printed, the CPU seconds that each part of the server used meanwhile, and the part (0 to 1)
-    of all processors' time that neither of them used, but others.
-    """
+    of all processors' time that neither of them used, but others."""
 
     numbers: dict[str, Any]
     cpu_s: Mapping[str, float]

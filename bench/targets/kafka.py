@@ -40,8 +40,7 @@ initial.broker.registration.timeout.ms=300000
 
 def java(artifact: str, heap: str = "1G") -> list[str]:
     """The command that runs a class of a program from Maven Central. Raises TargetError without its jars or a
-    Java.
-    """
+    Java."""
     jars = fetch_program(artifact)
     try:
         home = find_java().home

@@ -25,20 +25,10 @@ from faults.runner import TIDELOG, alarms, break_for
 from faults.saboteur import Saboteur
 from faults.schedule import MACHINES_WAIT_MS, MEAN_WAIT_MS, FaultKind, schedule, weights
 from faults.site import Site, site_of
-from faults.transactions import isolation
+from faults.transactions import isolation, observation
 from faults.transactions.checker import check
 from faults.transactions.client import CLIENTS, Job
 from faults.transactions.history import PARTITIONS, PLACES, Attempt, AttemptId, History, Outcome, output_of
-from faults.transactions.observation import (
-    CommittedFollowers,
-    EndsWatcher,
-    ForeignReads,
-    Logs,
-    PositionsWatcher,
-    committed_in_files,
-    committed_positions,
-    read_committed,
-)
 from faults.transactions.slots import Slot
 from faults.trial import Outcome as TrialOutcome
 from faults.trial import Say
@@ -112,10 +102,10 @@ class _Run:
     site: Site
     slots: Sequence[Slot]
     feeder: TidelogWriter
-    watcher: EndsWatcher
-    positions: PositionsWatcher
-    followers: CommittedFollowers
-    foreign: ForeignReads
+    watcher: observation.EndsWatcher
+    positions: observation.PositionsWatcher
+    followers: observation.CommittedFollowers
+    foreign: observation.ForeignReads
     outcome: TrialOutcome
     history: History = field(default_factory=History)
 
@@ -198,10 +188,10 @@ async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, cre
     job_of_feeder = WriterJob(site.address, INPUT, count, seed, longest_pause_s=longest_pause_s)
     feeder = TidelogWriter("feeder", job_of_feeder, TIDELOG)
     site.users, site.api_keys = slots, _API_KEYS
-    positions = PositionsWatcher([slot.job for slot in slots])
-    followers = CommittedFollowers(site.direct_address, site.reading_rack)
-    foreign = ForeignReads(site.direct_address, followers, random.Random(f"reads {seed}"))
-    made = _Run(site, slots, feeder, EndsWatcher(site), positions, followers, foreign, outcome)
+    positions = observation.PositionsWatcher([slot.job for slot in slots])
+    followers = observation.CommittedFollowers(site.direct_address, site.reading_rack)
+    foreign = observation.ForeignReads(site.direct_address, followers, random.Random(f"reads {seed}"))
+    made = _Run(site, slots, feeder, observation.EndsWatcher(site), positions, followers, foreign, outcome)
     await asyncio.gather(feeder.start(), *(slot.start() for slot in slots))
     async with asyncio.timeout(_BEGIN_SECONDS):
         while not all(slot.has_committed() for slot in slots):  # noqa: ASYNC110 (another process says so)
@@ -237,7 +227,7 @@ async def _until_processed(made: _Run) -> None:
     before: dict[int, int] = {}
     while loop.time() < end:
         try:
-            positions = await committed_positions(made.jobs)
+            positions = await observation.committed_positions(made.jobs)
         except ClientError:
             await asyncio.sleep(_LOOK_S)
             continue
@@ -263,8 +253,8 @@ async def _observe(made: _Run) -> None:
     address, history = made.site.address, made.history
     try:
         # An uncertain commit of a processor that was killed last may have moved them.
-        history.positions = await committed_positions(made.jobs)
-        history.visible = await read_committed(address, _READ_SECONDS)
+        history.positions = await observation.committed_positions(made.jobs)
+        history.visible = await observation.read_committed(address, _READ_SECONDS)
         async with asyncio.timeout(_READ_SECONDS):
             await made.followers.stop(dict(history.visible))
     except (ClientError, TimeoutError) as error:
@@ -285,7 +275,7 @@ async def _observe(made: _Run) -> None:
     for place, log in history.visible.items():
         try:
             data_dir = made.site.node_of(*place).data_dir
-            found = await asyncio.to_thread(committed_in_files, data_dir, place)
+            found = await asyncio.to_thread(observation.committed_in_files, data_dir, place)
         except ProtocolError as error:
             made.find(Kind.UNREADABLE, f"the files of {place}: {error}")
         else:
@@ -319,7 +309,7 @@ def _figures(made: _Run, saboteur: Saboteur) -> list[str]:
         outcomes = Counter(attempt.outcome for attempt in slot.attempts().values())
         ends = ", ".join(f"{outcomes[outcome]:,} × {outcome}" for outcome in Outcome)
         figures.append(f"{slot.name}: {slot.started:,} processes, {outcomes.total():,} transactions ({ends})")
-    visible: Logs = {place: list(made.history.visible.get(place, ())) for place in PLACES}
+    visible: observation.Logs = {place: list(made.history.visible.get(place, ())) for place in PLACES}
     kills = sum(saboteur.done[kind] for kind in _KILLS)
     figures.append(
         f"{sum(made.history.inputs.values()):,} inputs, {sum(map(len, visible.values())):,} visible outputs,"

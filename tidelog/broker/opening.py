@@ -47,16 +47,10 @@ from tidelog.broker.limits.turns import Turns
 from tidelog.broker.observability import log_events
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.peers.peers import Peers
+from tidelog.broker.replicas import ownership
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.log_cleaner import LogCleaner
 from tidelog.broker.replicas.maintenance import Maintenance
-from tidelog.broker.replicas.ownership import (
-    claim,
-    ended_start,
-    is_in_use,
-    note_start,
-    starts_of,
-)
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.topics import NewTopic, Topics
@@ -142,7 +136,7 @@ class _Opening:
             steady_ms=self._steady_ms,
         )
         await asyncio.to_thread(logs.lock)
-        is_in_use_already = is_in_use(disk, config.data_dir)
+        is_in_use_already = ownership.is_in_use(disk, config.data_dir)
         store = store or store_of(config, may_begin=not is_in_use_already, was_clean=logs.was_clean)
         group_commit = GroupCommit(asyncio.get_running_loop(), disk.sync_queue())
         try:
@@ -159,7 +153,7 @@ class _Opening:
                 noted = CatalogCheckpoint(cluster, disk, config.data_dir, watched)
                 self._membership = await self._registered(store, identity, noted)
             else:
-                await asyncio.to_thread(claim, disk, config.data_dir, identity)
+                await asyncio.to_thread(ownership.claim, disk, config.data_dir, identity)
             self._producer_ids = ProducerIds(cluster, self._steady_ms, noted)
             self._partitions = partitions = Partitions(
                 logs,
@@ -331,15 +325,15 @@ class _Opening:
             end_of_log=self._peers.end_of_log,
             leader_rebalance=rebalance if config.auto_leader_rebalance_enable else None,
         )
-        starts = await asyncio.to_thread(starts_of, disk, config.data_dir)
-        await membership.begin(await asyncio.to_thread(ended_start, disk, config.data_dir, starts))
+        starts = await asyncio.to_thread(ownership.starts_of, disk, config.data_dir)
+        await membership.begin(await asyncio.to_thread(ownership.ended_start, disk, config.data_dir, starts))
         lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None
-        await asyncio.to_thread(claim, disk, config.data_dir, identity)
+        await asyncio.to_thread(ownership.claim, disk, config.data_dir, identity)
         await noted.begin()
         membership.check(starts.directory_id, starts.incarnations, lost)
         registered = cluster.catalog.brokers.get(config.node_id)
         await asyncio.to_thread(
-            note_start,
+            ownership.note_start,
             disk,
             config.data_dir,
             identity,

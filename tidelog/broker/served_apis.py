@@ -75,12 +75,10 @@ class Kind(Enum):
 
     APPEND = auto()
     """Takes effect before its handler returns and is answered once it is durable. Later requests are served
-    meanwhile, so that five may be in flight.
-    """
+    meanwhile, so that five may be in flight."""
     LONG_POLL = auto()
     """Reads the state at the time of its answer, which may be much later. Later requests are served
-    meanwhile: they take effect sooner than in Kafka, but their answers are still sent after its own.
-    """
+    meanwhile: they take effect sooner than in Kafka, but their answers are still sent after its own."""
     READ = auto()
     """Reads, also after its handler returned. Later requests may change that state, so they wait."""
     CHANGE = auto()
@@ -88,8 +86,7 @@ class Kind(Enum):
     LONG_CHANGE = auto()
     """A change that is answered when other clients have sent theirs, which may be much later. As in Kafka,
     later requests wait until then: a heartbeat behind a join belongs to the generation in the answer to the
-    join.
-    """
+    join."""
 
     @property
     def holds_back(self) -> bool:

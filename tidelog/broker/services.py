@@ -246,8 +246,7 @@ class Services:
 
     def missing(self, topic: str, partition: int) -> ApiError:
         """Why a partition has no replica here: it does not exist, its log could not be opened, or it is being
-        created (then the error is retriable).
-        """
+        created (then the error is retriable)."""
         if self.catalog.assigned(topic, partition) is None:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if (topic, partition) in self.partitions.unopened:

@@ -72,8 +72,7 @@ class Permission(IntEnum):
 
 class Acl(NamedTuple):
     """One entry: `principal` (Type:name) may, or may not, do `operation` from `host` with the resources that
-    the pattern names.
-    """
+    the pattern names."""
 
     resource_type: ResourceType
     pattern_type: PatternType

@@ -263,8 +263,7 @@ class Cluster:
 
     async def _store_all(self, deltas: Sequence[Delta], without_session: int | None) -> Exception | None:
         """None once they are stored and the image shows them. After an error with a change in doubt it is not
-        known whether they are; after any other they are not. After a conflict the image is a newer one.
-        """
+        known whether they are; after any other they are not. After a conflict the image is a newer one."""
         if not deltas:
             return None
         doubt = self._doubt = _InDoubt(deltas, self.catalog.revision, uuid4(), ())

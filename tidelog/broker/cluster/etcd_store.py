@@ -30,22 +30,13 @@ from uuid import UUID, uuid4
 import structlog
 
 from tidelog.broker.cluster import etcd_layout as layout
+from tidelog.broker.cluster import store
 from tidelog.broker.cluster.catalog import Catalog, Delta
 from tidelog.broker.cluster.etcd_client import EtcdClient, EtcdCompacted, EtcdUnavailable
 from tidelog.broker.cluster.etcd_health import EtcdHealth
 from tidelog.broker.cluster.etcd_layout import Head, ImagePointer, Layout, after, key, packed, value_of
 from tidelog.broker.cluster.etcd_session import EtcdSession
 from tidelog.broker.cluster.facts import UnknownFact
-from tidelog.broker.cluster.store import (
-    BrokerSession,
-    Commit,
-    SeenCommit,
-    SessionLives,
-    StoreConflict,
-    StoreError,
-    StoreView,
-    new_cluster_id,
-)
 from tidelog.broker.tasks import Tasks, kept
 
 logger = structlog.get_logger(__name__)
@@ -115,7 +106,7 @@ class EtcdStore:
         self._watches: set[_Watch] = set()
         self._next_endpoint = node_id
         self._session = EtcdSession(client, self._layout, session_timeout_ms)
-        self._sessions: frozenset[BrokerSession] = frozenset()
+        self._sessions: frozenset[store.BrokerSession] = frozenset()
         self._looked_at = 0
         """The revision of etcd at which the sessions were read."""
         self._sessions_changed = asyncio.Event()
@@ -125,7 +116,7 @@ class EtcdStore:
         self._is_lost = False
         self._is_forked = False
         """Whether etcd was last seen to lack the commit `seen`."""
-        self.seen = SeenCommit()
+        self.seen = store.SeenCommit()
         self._image_writing: asyncio.Task[None] | None = None
         self._since_image = 0
         """Bytes of the journal since the last image, as far as this broker saw it."""
@@ -149,13 +140,13 @@ class EtcdStore:
         except (ValueError, KeyError, TypeError) as error:
             raise self._damaged(error) from error
 
-    def _damaged(self, error: Exception) -> StoreError:
+    def _damaged(self, error: Exception) -> store.StoreError:
         if isinstance(error, UnknownFact):
-            return StoreError(
+            return store.StoreError(
                 f"the catalog below {self._layout.head} in etcd has what this release does not know: {error}."
                 " A newer release wrote it: upgrade this broker too"
             )
-        return StoreError(
+        return store.StoreError(
             f"the catalog below {self._layout.head} in etcd is not what was written: {error!r}; restore etcd "
             "from a backup, or set another cluster.store.prefix to begin anew"
         )
@@ -175,12 +166,12 @@ class EtcdStore:
             for delta in commit.deltas:
                 catalog.apply(delta)
         await self._require_seen()
-        self.seen = max(self.seen, SeenCommit(head.revision, head.nonce))
+        self.seen = max(self.seen, store.SeenCommit(head.revision, head.nonce))
         self._saw(head)
         self._may_begin = False
         return catalog
 
-    async def holds(self, seen: SeenCommit) -> bool:
+    async def holds(self, seen: store.SeenCommit) -> bool:
         entry = layout.get_range(self._layout.first_from(seen.revision))
         answer = await self._transaction({"success": [layout.get(self._layout.head), entry]})
         with self._reading():
@@ -192,8 +183,8 @@ class EtcdStore:
         if self._is_forked:
             raise self._forked()
 
-    def _forked(self) -> StoreError:
-        return StoreError(
+    def _forked(self) -> store.StoreError:
+        return store.StoreError(
             f"the catalog below {self._layout.head} in etcd lacks revision {self.seen.revision} as this"
             " broker has seen it: an older store was put in its place; put the newest one back"
         )
@@ -215,11 +206,11 @@ class EtcdStore:
 
     async def _begin(self) -> None:
         if not self._may_begin:
-            raise StoreError(
+            raise store.StoreError(
                 f"etcd has no catalog below {self._layout.head}, and the data folder was used before; check "
                 "cluster.store and cluster.store.prefix, or restore etcd from a backup"
             )
-        await self._transaction(self._layout.new(self._wanted_cluster_id or new_cluster_id()))
+        await self._transaction(self._layout.new(self._wanted_cluster_id or store.new_cluster_id()))
 
     async def held_cluster_id(self) -> str | None:
         """Of which cluster there is a catalog; None if there is none."""
@@ -233,7 +224,7 @@ class EtcdStore:
         image, _ = await self._put_chunks(catalog)
         answer = await self._transaction(self._layout.begun(catalog.cluster_id, image))
         if not answer.get("succeeded") and await self.held_cluster_id() != catalog.cluster_id:
-            raise StoreError(f"etcd has a catalog below {self._layout.head} already")
+            raise store.StoreError(f"etcd has a catalog below {self._layout.head} already")
 
     async def _put_chunks(self, catalog: Catalog) -> tuple[ImagePointer, int]:
         """An image that nothing names yet, and its bytes."""
@@ -246,12 +237,12 @@ class EtcdStore:
 
     def _check_identity(self, head: Head) -> None:
         if self._wanted_cluster_id not in (None, head.cluster_id):
-            raise StoreError(
+            raise store.StoreError(
                 f"the catalog below {self._layout.head} in etcd is of cluster.id {head.cluster_id}, the "
                 f"configuration says {self._wanted_cluster_id}; change it or set another cluster.store.prefix"
             )
 
-    async def _entries(self, revision: int, newest: int, at: int) -> AsyncIterator[Commit]:
+    async def _entries(self, revision: int, newest: int, at: int) -> AsyncIterator[store.Commit]:
         """The commits from `revision` to `newest`, as etcd had them at its revision `at`.
 
         Raises StoreError if they are not all kept, EtcdCompacted.
@@ -269,13 +260,13 @@ class EtcdStore:
                 revision = commit.revision
                 yield commit
 
-    def _commit_of(self, entry: Mapping[str, Any]) -> Commit:
+    def _commit_of(self, entry: Mapping[str, Any]) -> store.Commit:
         self._since_image += len(entry["value"])
         return layout.commit_of(entry)
 
     @staticmethod
-    def _gap(revision: int, newest: int) -> StoreError:
-        return StoreError(
+    def _gap(revision: int, newest: int) -> store.StoreError:
+        return store.StoreError(
             f"the commit after revision {revision} is no longer kept, the store is at"
             f" {newest}; load the catalog again"
         )
@@ -296,7 +287,7 @@ class EtcdStore:
         with self._reading():
             head, writer = layout.head_of(layout.found(answer, 0)), layout.found(answer, 1)
         if head is None:
-            raise StoreError(f"{self._layout.head} in etcd is gone; restore etcd from a backup")
+            raise store.StoreError(f"{self._layout.head} in etcd is gone; restore etcd from a backup")
         self._saw(head)
         return head, value_of(writer[0]) if writer else b""
 
@@ -315,7 +306,7 @@ class EtcdStore:
         while True:
             newest_revision = max(head.revision, self.seen.revision)
             if newest_revision != expected_revision:
-                raise StoreConflict(
+                raise store.StoreConflict(
                     f"expected revision {expected_revision} in the store, got {newest_revision}"
                 )
             if not head.may_follow(self.seen):
@@ -331,7 +322,7 @@ class EtcdStore:
             if newest == head:
                 # An earlier sending may be on its way, and would be stored once the session has ended.
                 if (await self._transaction(self._layout.fence(head))).get("succeeded"):
-                    raise SessionLives(f"broker {without_session} has a session")
+                    raise store.SessionLives(f"broker {without_session} has a session")
                 newest, last_nonce = await self._read_head()
             if last_nonce == nonce.hex.encode():
                 return  # The first time it was sent it got no answer.
@@ -347,7 +338,7 @@ class EtcdStore:
             if (await self._transaction(self._layout.fence(head))).get("succeeded"):
                 return False
 
-    async def watch(self, revision: int) -> AsyncIterator[Commit]:
+    async def watch(self, revision: int) -> AsyncIterator[store.Commit]:
         watch = _Watch(revision)
         self._watches.add(watch)
         self._begin_guard()
@@ -357,7 +348,7 @@ class EtcdStore:
                     async with aclosing(self._followed(watch)) as commits:
                         async for commit in commits:
                             watch.revision = commit.revision
-                            self.seen = max(self.seen, SeenCommit(commit.revision, commit.nonce))
+                            self.seen = max(self.seen, store.SeenCommit(commit.revision, commit.nonce))
                             yield commit
                 except (EtcdUnavailable, EtcdCompacted):
                     await asyncio.sleep(_PAUSE_S)
@@ -366,7 +357,7 @@ class EtcdStore:
         finally:
             self._watches.discard(watch)
 
-    async def _followed(self, watch: _Watch) -> AsyncGenerator[Commit, None]:
+    async def _followed(self, watch: _Watch) -> AsyncGenerator[store.Commit, None]:
         """Commits after the watch's revision, until it is stale. Raises EtcdUnavailable, EtcdCompacted."""
         watch.stale.clear()
         answer = await self._transaction({"success": [layout.get(self._layout.head)]})
@@ -420,14 +411,14 @@ class EtcdStore:
             self._tasks.begin(kept(self._health.run))
 
     @property
-    def view(self) -> StoreView:
-        return StoreView(self._health.members, self._is_lost or self._is_forked)
+    def view(self) -> store.StoreView:
+        return store.StoreView(self._health.members, self._is_lost or self._is_forked)
 
     async def _keep_guard(self) -> None:
         while True:
             try:
                 await self._look()
-            except StoreError as error:
+            except store.StoreError as error:
                 logger.warning(
                     "cluster_store_not_guarded", error=str(error), advice="check that etcd answers"
                 )
@@ -464,13 +455,13 @@ class EtcdStore:
     def session_revision(self) -> int:
         return self._session.revision
 
-    async def begin_session(self, session: BrokerSession, ended: UUID | None = None) -> None:
+    async def begin_session(self, session: store.BrokerSession, ended: UUID | None = None) -> None:
         await self._session.begin(session, ended)
 
     async def end_session(self) -> None:
         await self._session.end()
 
-    async def watch_sessions(self) -> AsyncIterator[frozenset[BrokerSession]]:
+    async def watch_sessions(self) -> AsyncIterator[frozenset[store.BrokerSession]]:
         await self._look()
         self._begin_guard()
         while not self._is_closed:
@@ -488,7 +479,7 @@ class EtcdStore:
     async def _write_image(self) -> None:
         try:
             await self._replace_image()
-        except (StoreError, OSError) as error:
+        except (store.StoreError, OSError) as error:
             advice = "nothing is lost, the journal has it; a later commit writes the image"
             logger.warning("cluster_image_not_written", error=str(error), advice=advice)
 

@@ -9,24 +9,8 @@ Pure.
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
+from tidelog.broker.cluster import facts
 from tidelog.broker.cluster.catalog import Catalog
-from tidelog.broker.cluster.facts import (
-    acls_from,
-    broker_fields,
-    broker_of,
-    configs_from,
-    deleted_fields,
-    deleted_of,
-    list_of,
-    quota_rows,
-    quotas_of_rows,
-    text_of,
-    topic_fields,
-    topic_of,
-    user_fields,
-    user_of,
-    whole_number,
-)
 
 
 def first_line(catalog: Catalog) -> dict[str, object]:
@@ -37,18 +21,18 @@ def first_line(catalog: Catalog) -> dict[str, object]:
         "next_producer_id": catalog.next_producer_id,
         "broker_configs": catalog.broker_configs,
         "acls": list(catalog.acls),
-        "client_quotas": quota_rows(catalog.client_quotas),
-        "brokers": [broker_fields(broker) for broker in catalog.brokers.values()],
+        "client_quotas": facts.quota_rows(catalog.client_quotas),
+        "brokers": [facts.broker_fields(broker) for broker in catalog.brokers.values()],
         "topics": len(catalog),
         "users": len(catalog.users),
-        "deleted": deleted_fields(catalog.deleted),
+        "deleted": facts.deleted_fields(catalog.deleted),
     }
 
 
 def other_lines(catalog: Catalog) -> list[dict[str, object]]:
     """A line per topic, oldest first, and one per user."""
-    lines = [topic_fields(topic) for topic in catalog.topics()]
-    return [*lines, *(user_fields(user, credentials) for user, credentials in catalog.users.items())]
+    lines = [facts.topic_fields(topic) for topic in catalog.topics()]
+    return [*lines, *(facts.user_fields(user, credentials) for user, credentials in catalog.users.items())]
 
 
 def read_image(
@@ -56,22 +40,22 @@ def read_image(
 ) -> Generator[None, None, Catalog]:
     """The catalog of these lines; yields after each of `others`. Raises ValueError, KeyError, TypeError."""
     topics = []
-    for _ in range(whole_number(first["topics"])):
-        topics.append(topic_of(next(others)))
+    for _ in range(facts.whole_number(first["topics"])):
+        topics.append(facts.topic_of(next(others)))
         yield
     users = []
-    for _ in range(whole_number(first["users"])):
-        users.append(user_of(next(others)))
+    for _ in range(facts.whole_number(first["users"])):
+        users.append(facts.user_of(next(others)))
         yield
     return Catalog(
-        text_of(first["cluster_id"]),
+        facts.text_of(first["cluster_id"]),
         topics,
-        whole_number(first["next_producer_id"]),
-        whole_number(first["revision"]),
-        deleted_of(first["deleted"]),
-        map(broker_of, list_of(first["brokers"])),
-        {name: configs_from(configs) for name, configs in dict(first["broker_configs"]).items()},
-        acls_from(first["acls"]),
+        facts.whole_number(first["next_producer_id"]),
+        facts.whole_number(first["revision"]),
+        facts.deleted_of(first["deleted"]),
+        map(facts.broker_of, facts.list_of(first["brokers"])),
+        {name: facts.configs_from(configs) for name, configs in dict(first["broker_configs"]).items()},
+        facts.acls_from(first["acls"]),
         dict(users),
-        quotas_of_rows(first["client_quotas"]),
+        facts.quotas_of_rows(first["client_quotas"]),
     )

@@ -32,8 +32,7 @@ class StoreError(Exception):
 
 class StoreConflict(Exception):
     """Another writer committed since the revision this commit builds on: nothing is stored. Decide again on
-    the newest image.
-    """
+    the newest image."""
 
 
 class SessionLives(StoreConflict):
@@ -160,8 +159,7 @@ class SharedStore(ClusterStore, Protocol):
     @property
     def session_valid_until_ms(self) -> float:
         """Until when no other broker can see this one's session as ended: milliseconds of `time.monotonic`,
-        counted from before the last keepalive was sent. In the past without a session.
-        """
+        counted from before the last keepalive was sent. In the past without a session."""
 
     @property
     def session_revision(self) -> int:

@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidelog.broker.configuration import settings
 from tidelog.broker.configuration.address_overrides import checked_overrides
 from tidelog.broker.configuration.cluster_settings import ETCD, ClusterSettings
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds, source_of
@@ -36,15 +37,6 @@ from tidelog.broker.configuration.process_count import checked_processes
 from tidelog.broker.configuration.remote_settings import RemoteSettings, check_remote_storage
 from tidelog.broker.configuration.sasl_settings import MECHANISMS
 from tidelog.broker.configuration.security_settings import NO_CLIENT_CERTIFICATE, SecuritySettings
-from tidelog.broker.configuration.settings import (
-    BOOTSTRAP_SERVERS_VARIABLE,
-    CONFIG_FILE_VARIABLE,
-    ENVIRONMENT_PREFIX,
-    parse_setting,
-    read_toml,
-    unknown_setting,
-    variable_of,
-)
 from tidelog.broker.configuration.share_settings import ShareSettings
 from tidelog.broker.configuration.topic_settings import (
     TOPIC_SETTINGS,
@@ -100,8 +92,7 @@ def _default_of(topic_setting: str) -> Any:
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, ClusterSettings, RemoteSettings):
     """All settings of one broker. The constructor takes attributes (`BrokerConfig(port=0)`) and raises
-    ConfigError for a value out of bounds; `load` reads the outward sources.
-    """
+    ConfigError for a value out of bounds; `load` reads the outward sources."""
 
     metrics_max_offset_series: int = int32_setting(
         50_000,
@@ -340,7 +331,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, Cluster
         for each in settings_of(BrokerConfig):
             given = getattr(self, each.attribute)
             if given is not each.default:
-                value = parse_setting(each, given, self.sources.get(each.attribute, ""))
+                value = settings.parse_setting(each, given, self.sources.get(each.attribute, ""))
                 object.__setattr__(self, each.attribute, value)
         if not self.host:
             raise ConfigError("host: expected an address, such as 127.0.0.1 or 0.0.0.0, got an empty text")
@@ -422,7 +413,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, Cluster
             source = self.sources.get(name, "")
             listener, mechanism, each = override_of(name, tuple(changed), settings_of(BrokerConfig), source)
             own = by_mechanism.setdefault((listener, mechanism), {})
-            own[each.attribute] = parse_setting(each, value, source)
+            own[each.attribute] = settings.parse_setting(each, value, source)
         held = {where: {**changed[where[0]], **own} for where, own in by_mechanism.items()}
         return {
             where: replace(self, listener_overrides={}, **values) if self._differs(values) else self  # type: ignore[arg-type]
@@ -450,8 +441,8 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, Cluster
         Without `environ` no variable is read. Raises ConfigError.
         """
         environ = environ or {}
-        if file is None and environ.get(CONFIG_FILE_VARIABLE):
-            file = Path(environ[CONFIG_FILE_VARIABLE])
+        if file is None and environ.get(settings.CONFIG_FILE_VARIABLE):
+            file = Path(environ[settings.CONFIG_FILE_VARIABLE])
         values: dict[str, object] = {}
         overrides: dict[str, object] = {}
         sources: dict[str, str] = {}
@@ -468,10 +459,10 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, Cluster
                     values[attribute], sources[attribute] = value, source
 
         if file is not None:
-            take(read_toml(file), str(file))
-        take(_of_variables(environ), "the environment", variable_of)
+            take(settings.read_toml(file), str(file))
+        take(_of_variables(environ), "the environment", settings.variable_of)
         as_kafkas = _of_variables(as_own(environ))
-        take(as_kafkas, "the environment", lambda name: kafkas(variable_of(name)))
+        take(as_kafkas, "the environment", lambda name: kafkas(settings.variable_of(name)))
         take(given or {}, "the command line")
         return cls(**values, sources=sources, listener_overrides=overrides)  # type: ignore[arg-type]
 
@@ -522,11 +513,10 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, Cluster
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Variables in the environment that look like settings but are not, each with what to do. They cause a
-    warning, not a refusal, because Kubernetes sets such names for a service called tidelog.
-    """
+    warning, not a refusal, because Kubernetes sets such names for a service called tidelog."""
     known = _names_by_variable(environ).keys()
-    mine = {name for name in environ if name.startswith(ENVIRONMENT_PREFIX)}
-    unknown = sorted(mine - known - {CONFIG_FILE_VARIABLE, BOOTSTRAP_SERVERS_VARIABLE})
+    mine = {name for name in environ if name.startswith(settings.ENVIRONMENT_PREFIX)}
+    unknown = sorted(mine - known - {settings.CONFIG_FILE_VARIABLE, settings.BOOTSTRAP_SERVERS_VARIABLE})
     close = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.8) for name in unknown}
     own = {
         name: f"did you mean {found[0]}?" if found else "`tidelog config` lists all"
@@ -544,16 +534,15 @@ def _of_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _names_by_variable(environ: Iterable[str]) -> dict[str, str]:
     """Variable of the environment -> the outward name of the setting; of those for one listener the ones in
-    `environ`.
-    """
+    `environ`."""
     names = [each.name for each in settings_of(BrokerConfig)]
     of_listeners = {variable: name_of(variable) for variable in environ if is_variable(variable)}
-    return {variable_of(name): name for name in (*names, *COARSE_SETTINGS)} | of_listeners
+    return {settings.variable_of(name): name for name in (*names, *COARSE_SETTINGS)} | of_listeners
 
 
 def _attribute(name: str, source: str) -> str:
     by_name = {each.name: each.attribute for each in settings_of(BrokerConfig)}
     attribute = by_name.get(name.strip().replace("_", "."))
     if attribute is None:
-        raise unknown_setting(name, by_name, source)
+        raise settings.unknown_setting(name, by_name, source)
     return attribute

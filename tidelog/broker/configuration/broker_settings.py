@@ -165,8 +165,7 @@ class BrokerSettings:
 
     def synonyms(self, name: str) -> tuple[Synonym, ...]:
         """Every value that a setting was given, the one in force first; listeners as lists, also if the short
-        form was set.
-        """
+        form was set."""
         setting = BROKER_SETTINGS[name]
         default = as_text(setting.default)
         started = self._started[name]

@@ -29,8 +29,7 @@ def variable_of(name: str) -> str:
 
 def parse_setting(setting: Setting, value: object, source: str = "") -> Any:
     """The value of a broker's setting that came from `source`; choices in upper or lower case, lists with
-    commas as in Kafka. Raises ConfigError.
-    """
+    commas as in Kafka. Raises ConfigError."""
     origin = f" (from {source})" if source else ""
     hint = _KUBERNETES_HINT if str(value).startswith("tcp://") else ""
     by_lower = {choice.lower(): choice for choice in setting.choices}

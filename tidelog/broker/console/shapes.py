@@ -28,8 +28,7 @@ ProducerEpoch = Annotated[int, Meta(ge=0, le=2**15 - 1)]
 
 class Parameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The parameters of a route: each field with its type, its bounds (`Annotated[int, Meta(ge=0)]`) and its
-    default. Texts of a query become numbers and booleans; an empty text in a query counts as absent.
-    """
+    default. Texts of a query become numbers and booleans; an empty text in a query counts as absent."""
 
 
 class Listing(Parameters, frozen=True, kw_only=True):

@@ -38,16 +38,8 @@ from tidelog.broker.console.shapes import Listing, Parameters
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.connection_state import ANONYMOUS
 from tidelog.broker.handlers.context import Handler
+from tidelog.broker.net import http_console
 from tidelog.broker.net.http_authentication import is_local
-from tidelog.broker.net.http_console import (
-    API,
-    HEADERS,
-    NO_STORE,
-    PAGES_PATH,
-    SIGN_IN_PATH,
-    STATIC_PATH,
-    Known,
-)
 from tidelog.broker.net.http_origins import is_of_other_site
 from tidelog.broker.net.http_places import HttpConnection
 from tidelog.protocol import message_types as types
@@ -119,7 +111,7 @@ class Site:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """The answer to a request below `/console` or `/api/v1`."""
-        is_api = request.path.startswith(API)
+        is_api = request.path.startswith(http_console.API)
         try:
             response = await self._answered(request)
         except ApiError as error:
@@ -139,9 +131,9 @@ class Site:
             unknown = ErrorCode.UNKNOWN_SERVER_ERROR
             response = self._refusal(request, 500, unknown.name, unknown.message)
         if not response.prepared:
-            response.headers.update(HEADERS)
+            response.headers.update(http_console.HEADERS)
             if is_api or "Cache-Control" not in response.headers:
-                response.headers.update(NO_STORE)
+                response.headers.update(http_console.NO_STORE)
         return response
 
     def stop(self) -> None:
@@ -151,16 +143,16 @@ class Site:
 
     async def _answered(self, request: web.Request) -> web.StreamResponse:
         path = request.rel_url.raw_path
-        if path.startswith(STATIC_PATH):
-            return self._file(path.removeprefix(STATIC_PATH))
-        if path in ("/", PAGES_PATH):
+        if path.startswith(http_console.STATIC_PATH):
+            return self._file(path.removeprefix(http_console.STATIC_PATH))
+        if path in ("/", http_console.PAGES_PATH):
             return web.Response(status=302, headers={"Location": next(iter(PAGES)).path})
-        if path == SIGN_IN_PATH:
+        if path == http_console.SIGN_IN_PATH:
             return self._sign_in(request)
         caller = self._caller(request)
-        if path == f"{API}/openapi.json":
+        if path == f"{http_console.API}/openapi.json":
             return web.Response(text=self._openapi, content_type="application/json")
-        if path.startswith(API):
+        if path.startswith(http_console.API):
             return await self._api(request, caller, path)
         for page, in_path in _matching(self._pages, path):
             if request.method not in ("GET", "HEAD"):
@@ -313,7 +305,7 @@ class Site:
         return web.Response(text=text, content_type="text/html", status=status)
 
     def _refusal(self, request: web.Request, status: int, code: str, message: str) -> web.Response:
-        if request.path.startswith(API):
+        if request.path.startswith(http_console.API):
             return _json({"code": code, "message": message}, status)
         values = {"code": code, "message": message, "status": status}
         return self._rendered(request, "refused.html", "Not shown", values, status)
@@ -364,7 +356,7 @@ def _sent_parameters(request: types.AskConsoleRequest, route: ApiRoute) -> Param
     return parameters
 
 
-def _known(request: web.Request) -> Known | None:
+def _known(request: web.Request) -> http_console.Known | None:
     return request.protocol.known if isinstance(request.protocol, HttpConnection) else None
 
 

@@ -43,8 +43,7 @@ class Decision(NamedTuple, Generic[RecordT, ResponseT]):
     """Applied after the records and never written: state that the coordinator may forget when it ends."""
     released: Mapping[Hashable, Any] = {}
     """Key -> the response of the operation that is parked under it, if one is. These are released before
-    `response` is parked.
-    """
+    `response` is parked."""
 
 
 Operation: TypeAlias = Callable[[int], Decision[Any, ResponseT]]

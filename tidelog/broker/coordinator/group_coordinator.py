@@ -22,19 +22,13 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.resource_settings import GROUPS
+from tidelog.broker.coordinator import shards
 from tidelog.broker.coordinator.consumer_groups.group import ResolvedRegex, SubscribedTopic
 from tidelog.broker.coordinator.consumer_groups.messages import ConsumerGroupSettings
 from tidelog.broker.coordinator.consumer_groups.regexes import matching
 from tidelog.broker.coordinator.decision import Decision
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
 from tidelog.broker.coordinator.groups.messages import GroupLimits, ListedGroup
-from tidelog.broker.coordinator.shards import (
-    Coordinator,
-    CoordinatorParts,
-    Shard,
-    ShardKind,
-    some_at_once,
-)
 from tidelog.broker.coordinator.share_groups.machine import ShareGroupSettings
 from tidelog.broker.tasks import is_set_within, kept
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -50,13 +44,13 @@ _ADVICE = (
 _Sees = Callable[[str], bool]
 
 
-class GroupCoordinator(Coordinator[GroupMachine]):
+class GroupCoordinator(shards.Coordinator[GroupMachine]):
     """Coordinates the groups of one broker."""
 
-    def __init__(self, parts: CoordinatorParts) -> None:
+    def __init__(self, parts: shards.CoordinatorParts) -> None:
         self._catalog = parts.catalog
         self._clock_ms = parts.clock_ms
-        kind = ShardKind(
+        kind = shards.ShardKind(
             OFFSETS_TOPIC,
             GROUP_RECORD_FORMATS,
             self._machine,
@@ -89,9 +83,9 @@ class GroupCoordinator(Coordinator[GroupMachine]):
     def _machine(self) -> GroupMachine:
         return GroupMachine(_rules_of(self._settings.config), CatalogTopics(self._catalog))
 
-    async def _begin(self, shard: Shard[GroupMachine]) -> None:
+    async def _begin(self, shard: shards.Shard[GroupMachine]) -> None:
         """Set the timers of the groups that were replayed. Their topics may have changed meanwhile."""
-        for some in some_at_once(list(shard.machine.groups.ids())):
+        for some in shards.some_at_once(list(shard.machine.groups.ids())):
             await shard.runtime.run(partial(shard.machine.groups.loaded, some))
         self.refresh_soon()
 
@@ -140,11 +134,11 @@ class GroupCoordinator(Coordinator[GroupMachine]):
         advice = "the broker tries again at the next check"
         await self._shards.for_each(self._sweep_shard, "offsets_not_expired", advice)
 
-    async def _sweep_shard(self, shard: Shard[GroupMachine]) -> None:
+    async def _sweep_shard(self, shard: shards.Shard[GroupMachine]) -> None:
         await shard.runtime.run(shard.machine.offsets.begin_sweep)
         while await shard.runtime.run(partial(self._sweep_some, shard.machine)):
             pass
-        for some in some_at_once(list(shard.machine.groups.ids())):
+        for some in shards.some_at_once(list(shard.machine.groups.ids())):
             await shard.runtime.run(partial(shard.machine.forget_idle, some))
 
     def _sweep_some(self, machine: GroupMachine, now_ms: int) -> Decision[Any, bool]:
@@ -201,7 +195,7 @@ class GroupCoordinator(Coordinator[GroupMachine]):
             present = {group_id for machine in self.machines() for group_id in machine.groups.consumer.ids()}
             self._viewers = {name: sees for name, sees in self._viewers.items() if name in present}
 
-    async def _refresh_shard(self, shard: Shard[GroupMachine]) -> None:
+    async def _refresh_shard(self, shard: shards.Shard[GroupMachine]) -> None:
         groups = shard.machine.groups.consumer
         resolved = {regex: await self.resolve(regex) for regex in groups.regexes}
         for group_id in list(groups.ids()):

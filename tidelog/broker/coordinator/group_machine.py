@@ -100,8 +100,7 @@ class GroupMachine:
 
     def describe(self, group_id: str) -> DescribedGroup:
         """A group that has only offsets is described as empty. One that does not exist, or is of another
-        type, is described as dead.
-        """
+        type, is described as dead."""
         group = self.groups.describe(group_id)
         is_unknown = group.state is GroupState.DEAD and self.groups.listed(group_id) is None
         if is_unknown and self.offsets.has_committed(group_id):

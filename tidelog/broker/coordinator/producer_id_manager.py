@@ -84,8 +84,7 @@ class ProducerIds:
 
     async def next(self) -> int:
         """A fresh id. Raises ApiError: UNKNOWN_SERVER_ERROR when no id is left in int64,
-        COORDINATOR_LOAD_IN_PROGRESS when the store failed just before.
-        """
+        COORDINATOR_LOAD_IN_PROGRESS when the store failed just before."""
         while True:
             producer_id = self.try_next()
             if producer_id is not None:

@@ -98,8 +98,7 @@ class ProducerIdAllocator:
 
     def first_unissued(self, reserved_end: int) -> int:
         """No broker ever issued an id at or above this one; `reserved_end`: no block of the cluster is above
-        it.
-        """
+        it."""
         first = reserved_end
         if self._following is not None and self._following.end == first:
             first = self._following.first

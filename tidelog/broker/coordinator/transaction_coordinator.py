@@ -23,17 +23,11 @@ import structlog
 
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.coordinator import shards
 from tidelog.broker.coordinator.decision import Decision
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.coordinator.remote_transactions import RemoteTransactions
-from tidelog.broker.coordinator.shards import (
-    Coordinator,
-    CoordinatorParts,
-    Shard,
-    ShardKind,
-    some_at_once,
-)
 from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
 from tidelog.broker.coordinator.transactions import messages
 from tidelog.broker.coordinator.transactions.machine import Transactions
@@ -58,15 +52,15 @@ _ADVICE = (
 )
 logger = structlog.get_logger(__name__)
 _ResultT = TypeVar("_ResultT")
-_Shard = Shard[Transactions]
+_Shard = shards.Shard[Transactions]
 
 
-class TransactionCoordinator(Coordinator[Transactions]):
+class TransactionCoordinator(shards.Coordinator[Transactions]):
     """Coordinates the transactions of one broker."""
 
     def __init__(
         self,
-        parts: CoordinatorParts,
+        parts: shards.CoordinatorParts,
         groups: GroupCoordinator,
         producer_ids: ProducerIds,
         remote: RemoteTransactions,
@@ -76,7 +70,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
         self._producer_ids = producer_ids
         self._steady_ms = parts.steady_ms
         self._events = events
-        kind = ShardKind(
+        kind = shards.ShardKind(
             TRANSACTIONS_TOPIC,
             TRANSACTION_RECORD_FORMATS,
             lambda: Transactions(_limits_of(settings.config)),
@@ -280,8 +274,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
 
     async def _write_markers(self, shard: _Shard, transactional_id: str) -> None:
         """Write the markers of a decided transaction, and complete it. Ends early where another coordinator
-        has taken over, and with the broker.
-        """
+        has taken over, and with the broker."""
         held: Transaction | None = await shard.run(
             lambda _: Decision((), shard.machine.get(transactional_id))
         )
@@ -391,5 +384,5 @@ def _limits_of(config: BrokerConfig) -> messages.TransactionLimits:
 
 
 async def _forget_idle(shard: _Shard) -> None:
-    for some in some_at_once(list(shard.machine.ids())):
+    for some in shards.some_at_once(list(shard.machine.ids())):
         await shard.run(partial(shard.machine.forget_idle, some))

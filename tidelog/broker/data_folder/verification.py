@@ -24,17 +24,7 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.replicas.ownership import locked
-from tidelog.broker.storage.checkpoints import (
-    LOG_START_OFFSETS,
-    PARTITION_METADATA,
-    RECOVERY_POINTS,
-    CheckpointError,
-    TopicPartition,
-    is_same_boot,
-    read_offsets,
-    read_starts,
-    read_topic_id,
-)
+from tidelog.broker.storage import checkpoints
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import Folders
 from tidelog.broker.storage.local_segment import LOG_SUFFIX
@@ -99,7 +89,9 @@ class _Verification:
         cluster = self._cluster(any(folders.values()), is_clean)
         if cluster is not None:
             node_ids = {cluster.node_id + process for process in places}
-            self._check_folders_exist(cluster, node_ids, set[TopicPartition]().union(*folders.values()))
+            self._check_folders_exist(
+                cluster, node_ids, set[checkpoints.TopicPartition]().union(*folders.values())
+            )
         self._totals.log_bytes = sum(
             self._log_bytes(each) for held in folders.values() for each in held.values()
         )
@@ -112,13 +104,13 @@ class _Verification:
         return totals
 
     def _place(
-        self, place: Path, folders: Mapping[TopicPartition, Path], cluster: StoredCluster | None
+        self, place: Path, folders: Mapping[checkpoints.TopicPartition, Path], cluster: StoredCluster | None
     ) -> None:
         """The partitions of one process."""
         is_clean = self._disk.exists(place / CLEAN_SHUTDOWN)
         must_exist = is_clean and bool(folders)
-        points = self._offsets(place, RECOVERY_POINTS, must_exist)
-        starts = self._offsets(place, LOG_START_OFFSETS, must_exist)
+        points = self._offsets(place, checkpoints.RECOVERY_POINTS, must_exist)
+        starts = self._offsets(place, checkpoints.LOG_START_OFFSETS, must_exist)
         settings = TopicConfigs(BrokerSettings(BrokerConfig()))
         for key, folder in folders.items():
             topic = cluster.catalog.topic(key[0]) if cluster is not None else None
@@ -132,18 +124,18 @@ class _Verification:
                 topic.partitions[key[1]].leader_epoch if topic is not None else None,
                 cluster.catalog.next_producer_id if cluster is not None else None,
                 int(settings.value(configs, "index.interval.bytes")),
-                is_same_boot(self._disk, place),
+                checkpoints.is_same_boot(self._disk, place),
             )
             self._partition(folder, facts)
 
-    def _offsets(self, place: Path, name: str, must_exist: bool) -> Mapping[TopicPartition, int]:
+    def _offsets(self, place: Path, name: str, must_exist: bool) -> Mapping[checkpoints.TopicPartition, int]:
         path = place / name
         shown = str(path.relative_to(self._data_dir))
         if must_exist and not self._disk.exists(path):
             self._findings.damage(shown, "the file is missing after a clean shutdown")
         try:
-            offsets = read_offsets(self._disk, path)
-        except (CheckpointError, OSError) as error:
+            offsets = checkpoints.read_offsets(self._disk, path)
+        except (checkpoints.CheckpointError, OSError) as error:
             self._findings.damage(shown, _without_path(error, path))
             return {}
         for (topic, partition), offset in offsets.items():
@@ -195,12 +187,12 @@ class _Verification:
         if (self._data_dir / PROCESSES).exists():
             return False
         try:
-            return read_starts(self._disk, self._data_dir) is not None
-        except CheckpointError:
+            return checkpoints.read_starts(self._disk, self._data_dir) is not None
+        except checkpoints.CheckpointError:
             return False
 
     def _check_folders_exist(
-        self, cluster: StoredCluster, node_ids: Set[int], found: Collection[TopicPartition]
+        self, cluster: StoredCluster, node_ids: Set[int], found: Collection[checkpoints.TopicPartition]
     ) -> None:
         for topic in cluster.catalog.topics():
             for index, assignment in enumerate(topic.partitions):
@@ -212,16 +204,16 @@ class _Verification:
                     )
 
     def _check_identity(
-        self, folder: Path, key: TopicPartition, topic: Topic | None, deleted: Collection[UUID]
+        self, folder: Path, key: checkpoints.TopicPartition, topic: Topic | None, deleted: Collection[UUID]
     ) -> Topic | None:
         """The topic that a folder belongs to by its metadata; None when that is not in the catalog."""
-        name = f"{folder.name}/{PARTITION_METADATA}"
+        name = f"{folder.name}/{checkpoints.PARTITION_METADATA}"
         is_known = topic is not None and topic.has_partition(key[1])
         topic_id, problem = None, ""
         try:
-            topic_id = read_topic_id(self._disk, folder)
-        except (CheckpointError, OSError) as error:
-            text = _without_path(error, folder / PARTITION_METADATA)
+            topic_id = checkpoints.read_topic_id(self._disk, folder)
+        except (checkpoints.CheckpointError, OSError) as error:
+            text = _without_path(error, folder / checkpoints.PARTITION_METADATA)
             problem = f"{text}; a broker does not open the partition"
         if topic_id in deleted:
             text = "it belongs to a topic that was deleted: the next start of a broker removes it"
@@ -250,7 +242,7 @@ class _Verification:
             return None
         return topic
 
-    def _report_unknown(self, folder: Path, key: TopicPartition) -> None:
+    def _report_unknown(self, folder: Path, key: checkpoints.TopicPartition) -> None:
         text = f"no partition of {STORE_FILE}"
         if Folders(folder.parent, self._disk).holds_nothing(key):
             text += ", and no record was ever in it: the next start of a broker removes it"
@@ -291,9 +283,9 @@ class _Verification:
         )
 
 
-def _partition_folders(disk: Disk, data_dir: Path) -> dict[TopicPartition, Path]:
+def _partition_folders(disk: Disk, data_dir: Path) -> dict[checkpoints.TopicPartition, Path]:
     """Folders named as Kafka names a partition's, by topic and partition."""
-    found: dict[TopicPartition, Path] = {}
+    found: dict[checkpoints.TopicPartition, Path] = {}
     for name in disk.list_directory(data_dir):
         topic, dash, number = name.rpartition("-")
         is_number = number.isascii() and number.isdigit() and str(int(number)) == number
@@ -310,7 +302,9 @@ def _check_is_data_folder(disk: Disk, data_dir: Path) -> None:
         raise DataFolderError(
             f"{data_dir} is the folder of one partition; give the data folder around it, {data_dir.parent}"
         )
-    if not {LOCK_FILE, STORE_FILE, RECOVERY_POINTS} & set(names) and not _partition_folders(disk, data_dir):
+    if not {LOCK_FILE, STORE_FILE, checkpoints.RECOVERY_POINTS} & set(names) and not _partition_folders(
+        disk, data_dir
+    ):
         raise DataFolderError(
             f"{data_dir} is not the data folder of a broker: it has neither topics nor {STORE_FILE}"
         )

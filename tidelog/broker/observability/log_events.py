@@ -155,8 +155,7 @@ def loggers() -> list[str]:
 
 def recent() -> Sequence[tuple[int, Mapping[str, str]]]:
     """The last events of this process, oldest first: the number of each, counted from 1, and its fields as
-    text. Empty if `configure` did not set this process up.
-    """
+    text. Empty if `configure` did not set this process up."""
     return list(_recent)
 
 

@@ -92,8 +92,7 @@ class Leadership:
     ) -> int | None:
         """The broker in `rack` whose replica holds most of the log, `offset` included, of those in sync; None
         for the leader, if it is in that rack too or there is no other. `racks` has those of the brokers.
-        Source: KIP-392, Kafka's RackAwareReplicaSelector and ReplicaManager.findPreferredReadReplica.
-        """
+        Source: KIP-392, Kafka's RackAwareReplicaSelector and ReplicaManager.findPreferredReadReplica."""
         if racks.get(self.assigned.leader_id) == rack:
             return None
         near = [each for each in self.assigned.isr if racks.get(each) == rack and live(each)]

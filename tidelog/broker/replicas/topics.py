@@ -310,8 +310,7 @@ class Topics:
         self, name: str, change: ConfigChange, *, validate_only: bool = False
     ) -> None:
         """Replace the settings that were changed at run time, of a broker (by its id) or of all
-        (ALL_BROKERS), by `change(of the present ones)`. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST.
-        """
+        (ALL_BROKERS), by `change(of the present ones)`. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST."""
 
         def plan(catalog: Catalog) -> BrokerConfigsChanged:
             present = self._broker_settings.changed(name)
@@ -323,8 +322,7 @@ class Topics:
         self, kind: ResourceKind, name: str, change: ConfigChange, *, validate_only: bool = False
     ) -> None:
         """Replace the settings of a group or of client metrics by `change(of the present ones)`; without any
-        the resource is gone. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST.
-        """
+        the resource is gone. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST."""
 
         def plan(catalog: Catalog) -> BrokerConfigsChanged:
             present = catalog.broker_configs.get(kind.key(name), {})
@@ -388,8 +386,7 @@ class Topics:
 
     async def _to_the_end(self, name: str, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a change to its end even if its caller is cancelled, after earlier changes of this topic or of
-        one whose name collides.
-        """
+        one whose name collides."""
 
         async def answered() -> _T | ApiError:
             try:

@@ -82,8 +82,7 @@ class Effect(Enum):
 class Need(NamedTuple):
     """One of `rights` is needed (the last one says with which code a request is refused), of requests in the
     versions `first` to `last`. `when` says of which requests; empty: of all. `field` is the field of the
-    request that names the resource, or `OF_CLUSTER`.
-    """
+    request that names the resource, or `OF_CLUSTER`."""
 
     rights: tuple[Right, ...]
     effect: Effect

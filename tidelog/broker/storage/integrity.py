@@ -70,8 +70,7 @@ def problem_of(
 
 def good_prefix(data: memoryview, first_offset: int, cleaned_offset: int) -> tuple[int, int, str]:
     """How many bytes of `data` are good batches from `first_offset` on, the offset after them, and why it
-    ends there (nothing at the end of the data).
-    """
+    ends there (nothing at the end of the data)."""
     position, expected = 0, first_offset
     while position < len(data):
         try:

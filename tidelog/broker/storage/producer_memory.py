@@ -89,8 +89,7 @@ class ProducerStates:
     ) -> None:
         """The producers of `restored` are as old at `now_ms` as when it was taken. Time without a broker
         makes no producer idle, because it looks the same as a changed clock. Raises ValueError when
-        `restored` contradicts itself.
-        """
+        `restored` contradicts itself."""
         self.rules = rules
         self.evicted = 0
         """How many producers the limit evicted since the start."""

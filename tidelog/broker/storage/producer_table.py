@@ -232,8 +232,7 @@ class ProducerTable:
 
     def state(self, slot: int) -> tuple[int, int, int, int]:
         """Start offset of the open transaction or -1, epoch, number of cached batches, and the last sequence
-        of the newest (of no meaning without one).
-        """
+        of the newest (of no meaning without one)."""
         return _STATE.unpack_from(self._chunks[slot >> _CHUNK_BITS], (slot & _IN_CHUNK) * SLOT_SIZE)
 
     def batches(self, slot: int, count: int) -> Iterator[CachedBatch]:

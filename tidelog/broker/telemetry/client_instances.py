@@ -55,8 +55,7 @@ class Instance:
 
     def check_push(self, now_ms: int, subscription_id: int, *, is_terminating: bool) -> None:
         """Take the time of a PushTelemetry. Raises ApiError: INVALID_REQUEST after the last push of a client
-        that ends, THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID.
-        """
+        that ends, THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID."""
         was_terminating, self.is_terminating = self.is_terminating, is_terminating
         if was_terminating:
             raise ApiError(ErrorCode.INVALID_REQUEST)

@@ -51,8 +51,7 @@ class Value(NamedTuple):
 
 def decoded(compression: int, payload: bytes, max_bytes: int) -> MetricsData:
     """What a client pushed. Raises ProtocolError for what is no MetricsData, TooLargeError if it has more
-    than `max_bytes`, decompressed. Takes milliseconds: call it in a thread.
-    """
+    than `max_bytes`, decompressed. Takes milliseconds: call it in a thread."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 

@@ -88,8 +88,7 @@ class Telemetry:
 
     async def push(self, request: types.PushTelemetryRequest, client: Client, connection_id: int) -> None:
         """Take what a client pushes. Raises ApiError: INVALID_REQUEST, INVALID_RECORD, TELEMETRY_TOO_LARGE,
-        THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE.
-        """
+        THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE."""
         instance = self._instance(request.client_instance_id, client, connection_id, self._clock_ms())
         try:
             await self._take(instance, request)

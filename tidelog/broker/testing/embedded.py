@@ -62,8 +62,7 @@ class EmbeddedBroker:
     @property
     def port(self) -> int:
         """The port of its first listener; the same after a restart. 0 before the first start, if the system
-        chooses it.
-        """
+        chooses it."""
         return self._config.listener_configs[0].port
 
     @property

@@ -92,8 +92,7 @@ class Reassignment(NamedTuple):
 
 class GroupListing(NamedTuple):
     """One group of the list. `state` is Kafka's name of the state. `type` is that of the protocol by which
-    members join: "classic", "consumer" or "share". Both are "" if the broker does not give them.
-    """
+    members join: "classic", "consumer" or "share". Both are "" if the broker does not give them."""
 
     group_id: str
     state: str
@@ -148,8 +147,7 @@ class TransactionListing(NamedTuple):
 
 class TransactionDescription(NamedTuple):
     """A transactional id and its transaction. `timeout_ms` None: its producer may prepare transactions, which
-    no time aborts. `start_ms` None: it never had a transaction.
-    """
+    no time aborts. `start_ms` None: it never had a transaction."""
 
     transactional_id: str
     state: str

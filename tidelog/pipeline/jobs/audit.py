@@ -22,14 +22,7 @@ from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, progress_to
 from tidelog.pipeline.offsets import OffsetRange, Place
 from tidelog.pipeline.options.source import options_of_ranges, parse_paths
-from tidelog.pipeline.segments.data_folders import (
-    Bounds,
-    at_leaders,
-    bounds_in_files,
-    by_place,
-    find_segments,
-    require_readable,
-)
+from tidelog.pipeline.segments import data_folders
 from tidelog.pipeline.source.fetch import find_bounds, find_logs
 
 if TYPE_CHECKING:
@@ -129,19 +122,19 @@ def whole_logs(settings: AuditSettings) -> list[Place]:
     return [place for place, (start, _) in bounds.items() if not start]
 
 
-def _files(settings: AuditSettings, path: str) -> tuple[list[str], Bounds]:
+def _files(settings: AuditSettings, path: str) -> tuple[list[str], data_folders.Bounds]:
     """The data folders, and the bounds of the logs in their segment files: to the high watermarks where a
     broker names them, else to the last whole batch."""
     folders = [Path(each) for each in parse_paths(path)]
     for folder in folders:
-        require_readable(folder)
-    found = find_segments(folders, settings.topics)
+        data_folders.require_readable(folder)
+    found = data_folders.find_segments(folders, settings.topics)
     homes = sorted({str(segment.home) for segment in found})
     if settings.cluster is None:
-        return homes, bounds_in_files(by_place(found))
+        return homes, data_folders.bounds_in_files(data_folders.by_place(found))
     logs = find_logs(settings.cluster, None, sorted({segment.place for segment in found}))
     ends = {place: end for place, (_, end) in logs.bounds.items()}
-    return homes, bounds_in_files(at_leaders(found, logs.leaders), ends)
+    return homes, data_folders.bounds_in_files(data_folders.at_leaders(found, logs.leaders), ends)
 
 
 def find(records: "DataFrame", whole: Iterable[Place] = ()) -> "DataFrame":

@@ -22,14 +22,7 @@ from pyspark.sql.types import (
 
 from tidelog.client.producer.config import CODECS
 from tidelog.pipeline.offsets import OptionError
-from tidelog.pipeline.options.common import (
-    choice_of,
-    count_of,
-    no_servers,
-    read_cluster,
-    read_options,
-    text_of,
-)
+from tidelog.pipeline.options import common
 from tidelog.pipeline.options.tables import (
     AT_LEAST_ONCE,
     BATCH_BYTES,
@@ -86,11 +79,11 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
 
     Raises OptionError for an unknown name, a missing or a contradictory value.
     """
-    given = read_options(options, OPTIONS, FOREIGN_TO_SINK, _OF_SPARK)
-    cluster = read_cluster(given, client_id=_CLIENT_ID)
+    given = common.read_options(options, OPTIONS, FOREIGN_TO_SINK, _OF_SPARK)
+    cluster = common.read_cluster(given, client_id=_CLIENT_ID)
     if cluster is None:
-        raise no_servers()
-    delivery = choice_of(given, OPTIONS, "delivery", AT_LEAST_ONCE, EXACTLY_ONCE, MIRROR)
+        raise common.no_servers()
+    delivery = common.choice_of(given, OPTIONS, "delivery", AT_LEAST_ONCE, EXACTLY_ONCE, MIRROR)
     for other, names in _OF_DELIVERY.items():
         if delivery != other and (stray := sorted(given.keys() & names)):
             raise OptionError(f"option {stray[0]} belongs to delivery={other}")
@@ -98,13 +91,15 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
         cluster=cluster,
         topic=given.get("topic") or None,
         delivery=delivery,
-        compression_type=choice_of(given, OPTIONS, "compression.type", *CODECS),
-        batch_bytes=count_of("batch.size", text_of(given, OPTIONS, "batch.size")),
-        request_bytes=count_of("max.request.size", text_of(given, OPTIONS, "max.request.size")),
-        delivery_timeout_ms=count_of("delivery.timeout.ms", text_of(given, OPTIONS, "delivery.timeout.ms")),
+        compression_type=common.choice_of(given, OPTIONS, "compression.type", *CODECS),
+        batch_bytes=common.count_of("batch.size", common.text_of(given, OPTIONS, "batch.size")),
+        request_bytes=common.count_of("max.request.size", common.text_of(given, OPTIONS, "max.request.size")),
+        delivery_timeout_ms=common.count_of(
+            "delivery.timeout.ms", common.text_of(given, OPTIONS, "delivery.timeout.ms")
+        ),
         session_path=_session_path(given, is_stream=is_stream) if delivery == MIRROR else None,
         plan=given.get("mirror.plan", ""),
-        allows_gaps=choice_of(given, OPTIONS, "mirror.gaps", "refuse", "allow") == "allow",
+        allows_gaps=common.choice_of(given, OPTIONS, "mirror.gaps", "refuse", "allow") == "allow",
         **(_of_exactly_once(given, is_stream=is_stream) if delivery == EXACTLY_ONCE else {}),
     )
 

@@ -100,8 +100,7 @@ def find_offsets_at(
     config: ClusterConfig, times: Mapping[Place, int], *, read_committed: bool = False
 ) -> dict[Place, int]:
     """For each partition the first offset whose timestamp is not before the given one (milliseconds), -1 if
-    none lies before the log's end (as in `find_bounds`). Raises ClientError.
-    """
+    none lies before the log's end (as in `find_bounds`). Raises ClientError."""
     with client_of(config) as client:
         return client.run(_find_offsets_at(client, times, read_committed))
 

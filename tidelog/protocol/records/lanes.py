@@ -145,8 +145,7 @@ def _lengths(before: bytes, first: bytes, last: bytes, ones: int) -> int | None:
 def _fit(lengths: int, sizes: int, overhead: int, ones: int) -> bool:
     """Whether each record is longer than its value by `overhead`, plus one if the value's size takes two
     bytes. `sizes` are two bytes per record as in the data: if the size takes one byte, the second one is
-    content.
-    """
+    content."""
     has_second = sizes >> 7 & ones
     sizes &= 0xFF * ones | has_second * 0xFF00
     if sizes & 0x8000 * ones or lengths & ones:

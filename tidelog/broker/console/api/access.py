@@ -14,18 +14,9 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 from msgspec import Meta
 
 from tidelog.broker.configuration.address_overrides import canonical_host
+from tidelog.broker.console import shapes
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.route import ALL, Console, route
-from tidelog.broker.console.shapes import (
-    MOST_ROWS,
-    From,
-    Listed,
-    Listing,
-    Parameters,
-    chosen,
-    part_of,
-    row_of,
-)
 from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS
 from tidelog.broker.security.reasons import Reason, reason
 from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_CLUSTER
@@ -81,7 +72,7 @@ class User(TypedDict):
     is_super: bool
 
 
-class Users(Listed):
+class Users(shapes.Listed):
     rows: list[User]
     super_users: list[str]
     """The principals of super.users, who may do everything."""
@@ -99,7 +90,7 @@ class AclRow(TypedDict):
     pattern_type: str
 
 
-class Acls(Listed):
+class Acls(shapes.Listed):
     is_enabled: bool
     """Whether an authorizer is configured: else ACLs have no effect, and none can be made."""
     rows: list[AclRow]
@@ -112,7 +103,7 @@ class Why(TypedDict):
     resource_type: str
     resource_name: str
     is_allowed: bool
-    reason: Annotated[str, From("text")]
+    reason: Annotated[str, shapes.From("text")]
     acl: AclRow | None
     """The ACL that decided; None: no ACL did."""
     remedy: str
@@ -134,22 +125,22 @@ class Who(TypedDict):
     """Whether these are all: at most 1,000 principals are looked at."""
 
 
-class AskedUsers(Listing, frozen=True, kw_only=True):
+class AskedUsers(shapes.Listing, frozen=True, kw_only=True):
     search: Text | None = None
 
 
-class NewUser(Parameters, frozen=True, kw_only=True):
+class NewUser(shapes.Parameters, frozen=True, kw_only=True):
     name: Name
     password: Name
     mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
     iterations: Annotated[int, Meta(ge=scram.LEAST_ITERATIONS, le=scram.MOST_ITERATIONS)] = _ITERATIONS
 
 
-class DeletedUser(Parameters, frozen=True, kw_only=True):
+class DeletedUser(shapes.Parameters, frozen=True, kw_only=True):
     name: Name
 
 
-class AskedAcls(Listing, frozen=True, kw_only=True):
+class AskedAcls(shapes.Listing, frozen=True, kw_only=True):
     """Which ACLs: those of a principal, and those that count for a resource."""
 
     principal: Text | None = None
@@ -157,7 +148,7 @@ class AskedAcls(Listing, frozen=True, kw_only=True):
     resource_name: Text | None = None
 
 
-class ChangedAcl(Parameters, frozen=True, kw_only=True):
+class ChangedAcl(shapes.Parameters, frozen=True, kw_only=True):
     principal: Annotated[str, Meta(max_length=_MOST_CHARACTERS, description="Such as User:alice, or User:*.")]
     host: Text = "*"
     permission: PermissionName = "ALLOW"
@@ -167,7 +158,7 @@ class ChangedAcl(Parameters, frozen=True, kw_only=True):
     pattern_type: PatternName = "LITERAL"
 
 
-class OfResource(Parameters, frozen=True, kw_only=True):
+class OfResource(shapes.Parameters, frozen=True, kw_only=True):
     host: Text = "127.0.0.1"
     resource_type: ResourceName = "TOPIC"
     resource_name: Text = ""
@@ -179,7 +170,7 @@ class OfResource(Parameters, frozen=True, kw_only=True):
 
 
 class AskedWho(OfResource, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 100
+    limit: Annotated[int, Meta(ge=1, le=shapes.MOST_ROWS)] = 100
 
 
 class AskedWhy(OfResource, frozen=True, kw_only=True):
@@ -194,13 +185,13 @@ def users(console: Console, caller: Caller, asked: AskedUsers) -> Steps[Users]:
     """All users, in the order of their names."""
     held, principals = console.services.users, sorted(console.services.config.super_user_names)
     sought = (asked.search or "").lower()
-    names = yield from chosen(held.names(), lambda name: sought in name.lower())
+    names = yield from shapes.chosen(held.names(), lambda name: sought in name.lower())
 
     def row(name: str) -> User:
         mechanisms = {each.sasl_name: known.iterations for each, known in (held.get(name) or {}).items()}
         return {"name": name, "mechanisms": mechanisms, "is_super": f"User:{name}" in principals}
 
-    return part_of(Users, sorted(names), asked, row, super_users=principals)
+    return shapes.part_of(Users, sorted(names), asked, row, super_users=principals)
 
 
 @route("PUT", "/users", needs=ALTER_CLUSTER, logged=("name", "mechanism", "iterations"))
@@ -230,8 +221,10 @@ def acls(console: Console, caller: Caller, asked: AskedAcls) -> Steps[Acls]:
     kind = ResourceType.ANY if asked.resource_type is None else ResourceType[asked.resource_type]
     wanted = AclFilter(kind, PatternType.MATCH, asked.resource_name, asked.principal)
     held = console.services.acls
-    found = yield from chosen(held.all, wanted.matches)
-    return part_of(Acls, found, asked, partial(row_of, AclRow), is_enabled=held.authorizer is not None)
+    found = yield from shapes.chosen(held.all, wanted.matches)
+    return shapes.part_of(
+        Acls, found, asked, partial(shapes.row_of, AclRow), is_enabled=held.authorizer is not None
+    )
 
 
 @route("POST", "/acls", needs=ALTER_CLUSTER, logged=ALL)
@@ -270,11 +263,11 @@ async def why(console: Console, caller: Caller, asked: AskedWhy) -> Why | None:
     host, operation = canonical_host(asked.host), Operation[asked.operation]
     kind, name = asked.resource
     given = reason(console.services.acls.authorizer, asked.principal, host, operation, kind, name)
-    return row_of(
+    return shapes.row_of(
         *(Why, given, asked),
         host=host,
         resource_name=name,
-        acl=None if given.acl is None else row_of(AclRow, given.acl),
+        acl=None if given.acl is None else shapes.row_of(AclRow, given.acl),
         remedy="" if given.is_allowed else _remedy(given, asked.principal, operation, kind, name),
     )
 

@@ -81,8 +81,7 @@ class AskedClients(Listing, frozen=True, kw_only=True):
 
 class ChangedQuota(Parameters, frozen=True, kw_only=True):
     """A quota: `user`, `client_id`, both, or `ip`. The name "" is the default of all who have none of their
-    own. Without `value` the quota is removed.
-    """
+    own. Without `value` the quota is removed."""
 
     user: str | None = None
     client_id: str | None = None

@@ -60,8 +60,7 @@ class Cleared(TypedDict):
 
 class Order(Parameters, frozen=True, kw_only=True):
     """A fault: for requests (drop, delay, error, cut), or for a producer that a partition remembers (forget,
-    expire, sequence), which need topic, partition and producer_id.
-    """
+    expire, sequence), which need topic, partition and producer_id."""
 
     fault: Literal["drop", "delay", "error", "cut", "forget", "expire", "sequence"]
     api: (

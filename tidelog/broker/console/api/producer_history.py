@@ -33,8 +33,7 @@ _PIECES_PER_VALUE: Final = 16
 class HistoryRow(TypedDict):
     """One step of the history: `batches` that follow each other, a new `epoch`, the end of a transaction
     (`commit`, `abort`), or what the verification found (`warning`, `damage`). Timestamps are the largest of a
-    batch.
-    """
+    batch."""
 
     kind: Literal["batches", "epoch", "commit", "abort", "warning", "damage"]
     base_offset: int

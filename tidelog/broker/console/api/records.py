@@ -17,6 +17,7 @@ from typing import Annotated, Final, Literal, TypedDict
 from msgspec import Meta, field
 from msgspec.structs import replace
 
+from tidelog.broker.console import shapes
 from tidelog.broker.console.api.topics import existing_topic
 from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.others import all_of, leader
@@ -35,15 +36,6 @@ from tidelog.broker.console.records.reading import (
 from tidelog.broker.console.records.rows import RecordRow
 from tidelog.broker.console.records.shown_values import Format
 from tidelog.broker.console.route import CSV, EVENT_STREAM, JSON_LINES, OF_LEADER, Console, Spread, route
-from tidelog.broker.console.shapes import (
-    INT64,
-    MOST_ROWS,
-    Offset,
-    OfTopic,
-    PartitionNumber,
-    TopicName,
-    row_of,
-)
 from tidelog.broker.security.required_access import READ_TOPIC, WRITE_TOPIC, whole
 from tidelog.broker.services import Services
 from tidelog.broker.storage.log_types import READ_COMMITTED
@@ -56,7 +48,7 @@ from tidelog.protocol.schema import ApiKey
 
 _ACKS_ALL: Final = -1
 _TIMEOUT_MS: Final = 30_000
-Limit = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most rows.")]
+Limit = Annotated[int, Meta(ge=1, le=shapes.MOST_ROWS, description="Most rows.")]
 Condition = Annotated[str, Meta(max_length=MOST_FILTER_BYTES)]
 Encoding = Literal["text", "base64", "hex"]
 _TIMES: Final = "2026-11-26T18:00:00Z, or milliseconds since the epoch"
@@ -69,11 +61,11 @@ _OF_ONE: Final = Spread(
 )
 
 
-class Conditions(OfTopic, frozen=True, kw_only=True):
+class Conditions(shapes.OfTopic, frozen=True, kw_only=True):
     """Which records of a topic, and how they are shown."""
 
-    partitions: Annotated[tuple[PartitionNumber, ...], Meta(description="Only these; else all.")] = ()
-    offset: Offset | None = None
+    partitions: Annotated[tuple[shapes.PartitionNumber, ...], Meta(description="Only these; else all.")] = ()
+    offset: shapes.Offset | None = None
     time: Annotated[str, Meta(max_length=64, description=f"Begin at this time: {_TIMES}.")] = ""
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     key_format: Format = Format.AUTO
@@ -131,26 +123,26 @@ class ReadPage(ReadSome, frozen=True, kw_only=True):
 
 
 class Download(Conditions, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=INT64, description="Of each partition.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=shapes.INT64, description="Of each partition.")] | None = None
 
 
-class ReadOne(OfTopic, frozen=True, kw_only=True):
-    partition: PartitionNumber
-    offset: Offset
+class ReadOne(shapes.OfTopic, frozen=True, kw_only=True):
+    partition: shapes.PartitionNumber
+    offset: shapes.Offset
     key_format: Format = Format.AUTO
     value_format: Format = Format.AUTO
 
 
-class ReadBatches(OfTopic, frozen=True, kw_only=True):
-    partition: PartitionNumber
-    offset: Offset | None = None
+class ReadBatches(shapes.OfTopic, frozen=True, kw_only=True):
+    partition: shapes.PartitionNumber
+    offset: shapes.Offset | None = None
     limit: Limit = 50
 
 
-class NewRecord(OfTopic, frozen=True, kw_only=True):
+class NewRecord(shapes.OfTopic, frozen=True, kw_only=True):
     """A record. Without a partition its key chooses one as in Kafka's clients, without a key chance does."""
 
-    partition: PartitionNumber | None = None
+    partition: shapes.PartitionNumber | None = None
     key: str | None = None
     key_encoding: Encoding = "text"
     value: Annotated[str | None, Meta(description="null: a tombstone.")] = None
@@ -160,7 +152,7 @@ class NewRecord(OfTopic, frozen=True, kw_only=True):
 
 
 class Resent(ReadOne, frozen=True, kw_only=True):
-    to_topic: TopicName
+    to_topic: shapes.TopicName
 
 
 class Produced(TypedDict):
@@ -245,7 +237,7 @@ async def _found(
 ) -> AsyncGenerator[Found, None]:
     nothing = dict.fromkeys(("begin_offset", "offset", "end_offset", "size_bytes", "not_served", "found"), 0)
     began = {"rows": [], "partition": partitions[0], "partitions": len(partitions), "state": "searching"}
-    found = row_of(Found, nothing, began)
+    found = shapes.row_of(Found, nothing, began)
     piece: Searched
     with console.records.only_search(f"{caller.user} {caller.host}") as is_newest:
         for partition in partitions:

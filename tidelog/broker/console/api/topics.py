@@ -17,23 +17,10 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 from msgspec import Meta, field
 
 from tidelog.broker.cluster.catalog import NO_LEADER, Topic
+from tidelog.broker.console import shapes
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.records.stepwise_reading import start_of
 from tidelog.broker.console.route import ALL, MOST_JOINED_ROWS, Console, Spread, route
-from tidelog.broker.console.shapes import (
-    INT32,
-    INT64,
-    From,
-    Listing,
-    OfCluster,
-    OfTopic,
-    Parameters,
-    PartitionNumber,
-    Rows,
-    TopicName,
-    chosen,
-    row_of,
-)
 from tidelog.broker.handlers.metadata import described_partition
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.security import required_access as rights
@@ -49,7 +36,7 @@ STEP_COST_PARTITION = 2
 """Describing a partition counts as this many elements (see `protocol.steps`)."""
 
 
-class TopicRow(OfCluster):
+class TopicRow(shapes.OfCluster):
     """A topic in one line. Sums are over the partitions of the brokers that answered."""
 
     name: str
@@ -84,25 +71,25 @@ class PartitionRow(TypedDict):
     """A partition: who leads it, who holds it, and its numbers, null where its leader did not answer."""
 
     partition: int
-    leader: Annotated[int, From("leader_id")]
+    leader: Annotated[int, shapes.From("leader_id")]
     """-1: nobody."""
     leader_epoch: int
     replicas: list[int]
-    in_sync_replicas: Annotated[list[int], From("isr_nodes")]
+    in_sync_replicas: Annotated[list[int], shapes.From("isr_nodes")]
     adding_replicas: list[int]
     """Those of the replicas that a reassignment adds, and those that it removes."""
-    removing_replicas: Annotated[list[int], From("removing")]
-    start_offset: Annotated[int | None, From("log.log_start_offset")]
-    last_stable_offset: Annotated[int | None, From("ends.last_stable")]
-    high_watermark: Annotated[int | None, From("ends.high_watermark")]
-    end_offset: Annotated[int | None, From("ends.end")]
-    size_bytes: Annotated[int | None, From("log.size_bytes")]
+    removing_replicas: Annotated[list[int], shapes.From("removing")]
+    start_offset: Annotated[int | None, shapes.From("log.log_start_offset")]
+    last_stable_offset: Annotated[int | None, shapes.From("ends.last_stable")]
+    high_watermark: Annotated[int | None, shapes.From("ends.high_watermark")]
+    end_offset: Annotated[int | None, shapes.From("ends.end")]
+    size_bytes: Annotated[int | None, shapes.From("log.size_bytes")]
     remote_size_bytes: int | None
-    segments: Annotated[int | None, From("log.segment_count")]
+    segments: Annotated[int | None, shapes.From("log.segment_count")]
     producers: int | None
 
 
-class TopicListing(Listing, frozen=True, kw_only=True):
+class TopicListing(shapes.Listing, frozen=True, kw_only=True):
     search: Annotated[str, Meta(max_length=249, description="Part of the name.")] = ""
     internal: Annotated[bool, Meta(description="Whether internal topics are listed.")] = True
     order: Annotated[
@@ -126,9 +113,9 @@ def _topic_groups(console: Console, caller: Caller) -> Steps[Counter[str]]:
 
 def _listed(
     console: Console, caller: Caller, names: Sequence[str], asked: TopicListing
-) -> Steps[Rows[TopicRow]]:
+) -> Steps[shapes.Rows[TopicRow]]:
     """Topics from number `asked.offset` on; `total` counts all that the caller may describe."""
-    shown = sorted((yield from chosen(names, partial(caller.may, rights.DESCRIBE_TOPIC))))
+    shown = sorted((yield from shapes.chosen(names, partial(caller.may, rights.DESCRIBE_TOPIC))))
     groups = yield from _topic_groups(console, caller)
     first, last = asked.offset, asked.offset + asked.limit
     pace = Pace()
@@ -176,7 +163,7 @@ def _numbers(console: Console, topic: Topic, groups: int, pace: Pace) -> Steps[d
 def _topic_row(console: Console, numbers: Mapping[str, Any]) -> TopicRow:
     topic = numbers["topic"]
     value = partial(console.services.topics.settings.value, topic.configs)
-    return row_of(
+    return shapes.row_of(
         *(TopicRow, numbers, topic),
         topic_id=str(topic.topic_id),
         replication_factor=len(topic.partitions[0].wanted_replicas),
@@ -201,8 +188,8 @@ def _joined_topic(services: Services, answers: Iterable[TopicRow]) -> TopicRow:
 
 
 def _joined_topics(
-    services: Services, answers: Mapping[int, Rows[TopicRow]], asked: TopicListing
-) -> Rows[TopicRow]:
+    services: Services, answers: Mapping[int, shapes.Rows[TopicRow]], asked: TopicListing
+) -> shapes.Rows[TopicRow]:
     """A listing of topics as some brokers know them; the first of them is this one."""
     by_name: dict[str, list[TopicRow]] = {}
     for row in (row for answer in answers.values() for row in answer["rows"]):
@@ -214,8 +201,8 @@ def _joined_topics(
 
 
 def _joined_partitions(
-    _: Services, answers: Mapping[int, Rows[PartitionRow]], asked: PartitionListing
-) -> Rows[PartitionRow]:
+    _: Services, answers: Mapping[int, shapes.Rows[PartitionRow]], asked: PartitionListing
+) -> shapes.Rows[PartitionRow]:
     """Partitions as some brokers know them, each as its leader does; the first of them is this one."""
     own = next(iter(answers.values()))
     all_rows = (row for answer in answers.values() for row in answer["rows"])
@@ -226,7 +213,9 @@ def _joined_partitions(
 def partition_row(services: Services, topic: Topic, index: int) -> PartitionRow:
     described, assigned = described_partition(services, topic, index), topic.partitions[index]
     adding = [each for each in assigned.adding if each not in assigned.removing]
-    row = partial(row_of, PartitionRow, {"partition": index, "adding_replicas": adding}, described, assigned)
+    row = partial(
+        shapes.row_of, PartitionRow, {"partition": index, "adding_replicas": adding}, described, assigned
+    )
     replica = services.replicas.get((topic.name, index))
     if replica is None or replica.stopped is not None:
         return row(dict.fromkeys(PartitionRow.__annotations__))
@@ -247,30 +236,32 @@ def existing_topic(services: Services, name: str) -> Topic:
     return topic
 
 
-class PartitionListing(Listing, frozen=True, kw_only=True):
-    topic: TopicName
+class PartitionListing(shapes.Listing, frozen=True, kw_only=True):
+    topic: shapes.TopicName
 
 
-class NewTopic(Parameters, frozen=True, kw_only=True):
-    name: TopicName
-    partitions: Annotated[int, Meta(ge=-1, le=INT32, description="-1: as the broker's settings say.")] = -1
+class NewTopic(shapes.Parameters, frozen=True, kw_only=True):
+    name: shapes.TopicName
+    partitions: Annotated[
+        int, Meta(ge=-1, le=shapes.INT32, description="-1: as the broker's settings say.")
+    ] = -1
     replication_factor: Annotated[int, Meta(ge=-1, le=32_767)] = -1
     settings: Annotated[dict[str, str], Meta(description="The topic's own settings.")] = field(
         default_factory=dict
     )
 
 
-class Purged(OfTopic, frozen=True, kw_only=True):
-    partition: PartitionNumber | None = None
+class Purged(shapes.OfTopic, frozen=True, kw_only=True):
+    partition: shapes.PartitionNumber | None = None
     """Only this one; else all."""
-    before: Annotated[int, Meta(ge=-1, le=INT64, description="-1: all that is committed.")] = -1
+    before: Annotated[int, Meta(ge=-1, le=shapes.INT64, description="-1: all that is committed.")] = -1
 
 
-class MorePartitions(OfTopic, frozen=True, kw_only=True):
-    count: Annotated[int, Meta(ge=1, le=INT32, description="New number of partitions.")]
+class MorePartitions(shapes.OfTopic, frozen=True, kw_only=True):
+    count: Annotated[int, Meta(ge=1, le=shapes.INT32, description="New number of partitions.")]
 
 
-class PurgedRecords(OfCluster):
+class PurgedRecords(shapes.OfCluster):
     topic: str
     records: int
 
@@ -286,7 +277,7 @@ class TopicChanged(TypedDict):
     "/topics",
     spread=Spread(join=_joined_topics, rows=lambda asked: -1 if asked.order == "name" else MOST_JOINED_ROWS),
 )
-def topics(console: Console, caller: Caller, asked: TopicListing) -> Steps[Rows[TopicRow]]:
+def topics(console: Console, caller: Caller, asked: TopicListing) -> Steps[shapes.Rows[TopicRow]]:
     """Topics by name."""
     wanted = [
         topic.name
@@ -302,7 +293,7 @@ def topics(console: Console, caller: Caller, asked: TopicListing) -> Steps[Rows[
     needs=rights.DESCRIBE_TOPIC,
     spread=Spread(join=lambda services, answers, _: _joined_topic(services, answers.values())),
 )
-def topic(console: Console, caller: Caller, asked: OfTopic) -> Steps[TopicRow]:
+def topic(console: Console, caller: Caller, asked: shapes.OfTopic) -> Steps[TopicRow]:
     """One topic."""
     existing_topic(console.services, asked.topic)
     listed = yield from _listed(console, caller, [asked.topic], TopicListing())
@@ -312,7 +303,7 @@ def topic(console: Console, caller: Caller, asked: OfTopic) -> Steps[TopicRow]:
 @route(
     "GET", "/topics/{topic}/partitions", needs=rights.DESCRIBE_TOPIC, spread=Spread(join=_joined_partitions)
 )
-def partitions(console: Console, caller: Caller, asked: PartitionListing) -> Steps[Rows[PartitionRow]]:
+def partitions(console: Console, caller: Caller, asked: PartitionListing) -> Steps[shapes.Rows[PartitionRow]]:
     """The partitions of a topic, with their leaders, replicas and offsets."""
     topic = existing_topic(console.services, asked.topic)
     indexes: Iterable[int] = range(len(topic.partitions))[asked.offset : asked.offset + asked.limit]
@@ -349,7 +340,7 @@ async def add_partitions(console: Console, caller: Caller, asked: MorePartitions
 
 
 @route("DELETE", "/topics/{topic}", needs=_DELETES)
-async def delete(console: Console, caller: Caller, asked: OfTopic) -> TopicChanged:
+async def delete(console: Console, caller: Caller, asked: shapes.OfTopic) -> TopicChanged:
     """Delete a topic with all its records."""
     return await _change(caller, ApiKey.DELETE_TOPICS, {"name": asked.topic})
 
@@ -359,7 +350,7 @@ async def delete(console: Console, caller: Caller, asked: OfTopic) -> TopicChang
     "/topics/{topic}/recreate",
     needs=(_DELETES, rights.whole(rights.CREATE_CLUSTER, rights.CREATE_TOPIC, field="topic")),
 )
-async def recreate(console: Console, caller: Caller, asked: OfTopic) -> TopicChanged:
+async def recreate(console: Console, caller: Caller, asked: shapes.OfTopic) -> TopicChanged:
     """Delete a topic with all its records, and create it with the same partitions, replicas and settings."""
     known = existing_topic(console.services, asked.topic)
     again = NewTopic(

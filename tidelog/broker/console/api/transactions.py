@@ -10,24 +10,10 @@ from typing import Annotated, Final, Literal, TypedDict
 
 from msgspec import Meta
 
+from tidelog.broker.console import shapes
 from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.condition import OpenTransaction
 from tidelog.broker.console.route import ALL, OF_LEADER, OF_TRANSACTION, Console, Spread, listing, route
-from tidelog.broker.console.shapes import (
-    INT32,
-    From,
-    Listed,
-    Listing,
-    OfCluster,
-    Parameters,
-    PartitionNumber,
-    ProducerEpoch,
-    ProducerId,
-    Rows,
-    chosen,
-    part_of,
-    row_of,
-)
 from tidelog.broker.coordinator.transactions.messages import Held
 from tidelog.broker.coordinator.transactions.transaction import Transaction
 from tidelog.broker.replicas.replica import Replica
@@ -53,10 +39,10 @@ class TransactionRow(TypedDict):
     no time aborts it."""
 
     transactional_id: str
-    state: Annotated[str, From("transaction.state.label")]
+    state: Annotated[str, shapes.From("transaction.state.label")]
     condition: Literal["none", "ongoing", "overdue", "prepared", "ending"]
-    producer_id: Annotated[int, From("transaction.producer.producer_id")]
-    producer_epoch: Annotated[int, From("transaction.producer.epoch")]
+    producer_id: Annotated[int, shapes.From("transaction.producer.producer_id")]
+    producer_epoch: Annotated[int, shapes.From("transaction.producer.epoch")]
     start_ms: int | None
     age_ms: int | None
     timeout_ms: int | None
@@ -65,7 +51,7 @@ class TransactionRow(TypedDict):
     """Those in topics that the caller may describe, at most 500."""
 
 
-class Transactions(Listed):
+class Transactions(shapes.Listed):
     """A page of transactional ids, the longest transaction first. `problems`: partitions of
     __transaction_state that cannot list theirs, by their error."""
 
@@ -80,8 +66,8 @@ class HeldBack(TypedDict):
 
     topic: str
     partition: int
-    last_stable_offset: Annotated[int, From("ends.last_stable")]
-    high_watermark: Annotated[int, From("ends.high_watermark")]
+    last_stable_offset: Annotated[int, shapes.From("ends.last_stable")]
+    high_watermark: Annotated[int, shapes.From("ends.high_watermark")]
     records_held_back: int
     open_transactions: int
     producer_id: int | None
@@ -93,29 +79,29 @@ class HeldBack(TypedDict):
     is_hanging: bool | None
 
 
-class TransactionsAsked(Listing, frozen=True, kw_only=True):
+class TransactionsAsked(shapes.Listing, frozen=True, kw_only=True):
     search: Annotated[str, Meta(description="A part of the transactional id.")] = ""
     all: Annotated[bool, Meta(description="Also ids without a transaction now.")] = False
 
 
-class TransactionAsked(Parameters, frozen=True, kw_only=True):
+class TransactionAsked(shapes.Parameters, frozen=True, kw_only=True):
     transactional_id: str
 
 
 class CommitAsked(TransactionAsked, frozen=True, kw_only=True):
     """Which prepared transaction is committed; another one of the id is not."""
 
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
+    producer_id: shapes.ProducerId
+    producer_epoch: shapes.ProducerEpoch
 
 
-class HangingAsked(Parameters, frozen=True, kw_only=True):
+class HangingAsked(shapes.Parameters, frozen=True, kw_only=True):
     """Which transaction of which partition hangs."""
 
     topic: str
-    partition: PartitionNumber
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
+    partition: shapes.PartitionNumber
+    producer_id: shapes.ProducerId
+    producer_epoch: shapes.ProducerEpoch
 
 
 def _row(caller: Caller, held: Held, now_ms: int) -> TransactionRow:
@@ -126,7 +112,7 @@ def _row(caller: Caller, held: Held, now_ms: int) -> TransactionRow:
         for topic, index in sorted(transaction.partitions)
         if caller.may(rights.DESCRIBE_TOPIC, topic)
     ]
-    return row_of(
+    return shapes.row_of(
         *(TransactionRow, held),
         condition=_condition(transaction, now_ms),
         start_ms=start_ms,
@@ -168,7 +154,7 @@ async def transactions(console: Console, caller: Caller, asked: TransactionsAske
             await console.services.turns.next()
     found.sort(key=lambda held: (held.transaction.state.is_idle, held.transaction.start_ms))
     now_ms = console.services.transactions.now_ms()
-    return part_of(
+    return shapes.part_of(
         Transactions, found, asked, lambda held: _row(caller, held, now_ms), problems=sorted(problems)
     )
 
@@ -181,7 +167,7 @@ async def transaction(console: Console, caller: Caller, asked: TransactionAsked)
     return _row(caller, held, transactions.now_ms())
 
 
-class OpenTransactions(OfCluster):
+class OpenTransactions(shapes.OfCluster):
     """Open transactions: id, producer id and partitions; whether all partitions of
     __transaction_state answered."""
 
@@ -189,7 +175,7 @@ class OpenTransactions(OfCluster):
     is_complete: bool
 
 
-class OpenAsked(Parameters, frozen=True, kw_only=True):
+class OpenAsked(shapes.Parameters, frozen=True, kw_only=True):
     producer_ids: tuple[int, ...]
 
 
@@ -225,7 +211,7 @@ async def open_transactions(
 
 
 @route("GET", "/transactions/held-back", spread=listing(lambda row: -row["records_held_back"]))
-async def held_back(console: Console, caller: Caller, asked: Listing) -> Rows[HeldBack]:
+async def held_back(console: Console, caller: Caller, asked: shapes.Listing) -> shapes.Rows[HeldBack]:
     """The partitions whose last stable offset open transactions hold back, most records first."""
     services = console.services
 
@@ -236,12 +222,12 @@ async def held_back(console: Console, caller: Caller, asked: Listing) -> Rows[He
         )
         return is_shown and caller.may(rights.DESCRIBE_TOPIC, replica.topic)
 
-    found = await services.turns.run(chosen(list(services.replicas.values()), is_held_back))
+    found = await services.turns.run(shapes.chosen(list(services.replicas.values()), is_held_back))
     found.sort(key=lambda replica: replica.ends.last_stable - replica.ends.high_watermark)
     shown = found[asked.offset : asked.offset + asked.limit]
     unknown = dict.fromkeys(HeldBack.__annotations__)
     rows = [
-        row_of(
+        shapes.row_of(
             *(HeldBack, replica, unknown),
             records_held_back=replica.ends.high_watermark - replica.ends.last_stable,
             open_transactions=len(replica.log.transactions),
@@ -269,7 +255,7 @@ async def held_back(console: Console, caller: Caller, asked: Listing) -> Rows[He
             found["is_hanging"] = False
         elif is_complete:
             found["is_hanging"] = True
-        return row_of(HeldBack, found, entry, row)
+        return shapes.row_of(HeldBack, found, entry, row)
 
     rows = list(map(named, rows, shown, oldest))
     return {"total": len(found), "offset": asked.offset, "limit": asked.limit, "rows": rows}
@@ -320,7 +306,7 @@ async def commit(console: Console, caller: Caller, asked: CommitAsked) -> Transa
         )
     if wanted != (found["producer_id"], found["producer_epoch"]):
         raise _another(transactional_id, found["producer_id"], found["producer_epoch"])
-    prepared = {"transaction_timeout_ms": INT32, "enable2_pc": True, "keep_prepared_txn": True}
+    prepared = {"transaction_timeout_ms": shapes.INT32, "enable2_pc": True, "keep_prepared_txn": True}
     claimed = {"transactional_id": transactional_id, **prepared}
     client = await caller.change(ApiKey.INIT_PRODUCER_ID, claimed)
     kept = client["ongoing_txn_producer_id"], client["ongoing_txn_producer_epoch"]

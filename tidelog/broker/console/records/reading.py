@@ -18,16 +18,10 @@ from typing import Final, NamedTuple, Self, TypedDict
 
 from tidelog.broker.configuration.masking_rules import masking_rules
 from tidelog.broker.console.caller import Caller
+from tidelog.broker.console.records import shown_values
 from tidelog.broker.console.records.filters import Filter
 from tidelog.broker.console.records.masking import Masks
 from tidelog.broker.console.records.rows import BatchRow, RecordRow, batch_row, record_rows
-from tidelog.broker.console.records.shown_values import (
-    MOST_DETAIL_BYTES,
-    MOST_SHOWN_BYTES,
-    Decode,
-    Format,
-    not_decoded,
-)
 from tidelog.broker.console.records.stepwise_reading import (
     EVERYTHING,
     STEP_BYTES,
@@ -64,7 +58,7 @@ MOST_FOLLOWED: Final = 100
 MOST_FILTERED: Final = 100_000
 """Offsets that a follower with a filter lags behind at most."""
 _WHOLE_STEP: Final = Limits(10_000, MOST_PAGE_BYTES)
-_DECODED: Final = (Format.AUTO, Format.AVRO, Format.PROTOBUF)
+_DECODED: Final = (shown_values.Format.AUTO, shown_values.Format.AVRO, shown_values.Format.PROTOBUF)
 MOST_POSITIONS_CHARACTERS: Final = 6_000
 """A longer URL is refused by the HTTP server."""
 
@@ -140,8 +134,8 @@ class Reading(NamedTuple):
     """How records are read and shown."""
 
     isolation_level: int = 0
-    key_format: Format = Format.AUTO
-    value_format: Format = Format.AUTO
+    key_format: shown_values.Format = shown_values.Format.AUTO
+    value_format: shown_values.Format = shown_values.Format.AUTO
     wanted: Filter = EVERYTHING
     masks: Callable[[], Masks | None] = lambda: None
     """What the visitor may not see at this moment."""
@@ -197,7 +191,7 @@ class Records:
             found, _ = await partition.some(offset, 1)
         if not found or found[0].offset != offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no record at offset {offset} can be read")
-        (row,) = await partition.rows(found, MOST_DETAIL_BYTES)
+        (row,) = await partition.rows(found, shown_values.MOST_DETAIL_BYTES)
         return row
 
     async def time_of(self, topic: str, number: int, offset: int) -> int:
@@ -297,10 +291,10 @@ class Records:
             if step.found:
                 yield await self.reader.in_turn(_lines, topic, number, step.found)
 
-    async def decode(self, values: Sequence[bytes | None]) -> Decode:
+    async def decode(self, values: Sequence[bytes | None]) -> shown_values.Decode:
         """What decodes these values."""
         if self._registered is None:
-            return not_decoded
+            return shown_values.not_decoded
         await self._registered.fetch(values)
         return self._registered.decode
 
@@ -391,7 +385,7 @@ class _Partition:
         return step
 
     async def rows(
-        self, found: Iterable[Seen | Unreadable], most_bytes: int = MOST_SHOWN_BYTES
+        self, found: Iterable[Seen | Unreadable], most_bytes: int = shown_values.MOST_SHOWN_BYTES
     ) -> list[RecordRow]:
         found, key_format, value_format = list(found), self._reading.key_format, self._reading.value_format
         if not found:
@@ -536,7 +530,7 @@ def _lines(topic: str, partition: int, found: Sequence[Seen | Unreadable]) -> by
 
 
 def _fitting(
-    found: Iterable[Seen | Unreadable], wanted: Filter, masks: Masks | None, decode: Decode
+    found: Iterable[Seen | Unreadable], wanted: Filter, masks: Masks | None, decode: shown_values.Decode
 ) -> Sequence[Seen | Unreadable]:
     """The records as the visitor may see them: those that match then."""
     if masks is not None:

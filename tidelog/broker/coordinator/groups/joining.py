@@ -10,19 +10,9 @@ Pure. Source: Kafka's GroupMetadataManager.classicGroupJoin*, KIP-345, KIP-394, 
 from typing import Any
 
 from tidelog.broker.coordinator.decision import Decision, Parked
+from tidelog.broker.coordinator.groups import rebalance
 from tidelog.broker.coordinator.groups.group import NO_MEMBER_ID, Group, Member
 from tidelog.broker.coordinator.groups.messages import GroupLimits, JoinAnswer, JoinRequest, SyncAnswer
-from tidelog.broker.coordinator.groups.rebalance import (
-    NEW_MEMBER_JOIN_TIMEOUT_MS,
-    GroupChange,
-    join_key,
-    joined_answer,
-    joined_members,
-    rebalance,
-    release_waiting,
-    remove,
-    session_timer,
-)
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.protocol.errors import ErrorCode
 
@@ -43,11 +33,11 @@ def refusal(request: JoinRequest, limits: GroupLimits) -> ErrorCode | None:
     return None
 
 
-def join(change: GroupChange, request: JoinRequest, free_bytes: int) -> Decision[Any, JoinAnswer]:
+def join(change: rebalance.GroupChange, request: JoinRequest, free_bytes: int) -> Decision[Any, JoinAnswer]:
     """`free_bytes`: how much more all groups together may hold."""
     if not _has_place(change.group, request, change.limits, free_bytes):
         if request.member_id in change.group.members:
-            remove(change, frozenset((request.member_id,)), ErrorCode.GROUP_MAX_SIZE_REACHED)
+            rebalance.remove(change, frozenset((request.member_id,)), ErrorCode.GROUP_MAX_SIZE_REACHED)
         return change.decision(JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
     code = _state_refusal(change.group, request)
     if code is not None:
@@ -89,7 +79,7 @@ def check_member(group: Group, member_id: str, instance_id: str | None) -> Error
     return None if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def _join_new(change: GroupChange, request: JoinRequest) -> JoinAnswer | SyncAnswer | Parked:
+def _join_new(change: rebalance.GroupChange, request: JoinRequest) -> JoinAnswer | SyncAnswer | Parked:
     instance_id = request.group_instance_id
     if instance_id is not None and instance_id in change.group.static_members:
         return _take_over(change, change.group.members[change.group.static_members[instance_id]], request)
@@ -100,7 +90,9 @@ def _join_new(change: GroupChange, request: JoinRequest) -> JoinAnswer | SyncAns
     return _add(change, request, request.new_member_id)
 
 
-def _add(change: GroupChange, request: JoinRequest, member_id: str) -> JoinAnswer | SyncAnswer | Parked:
+def _add(
+    change: rebalance.GroupChange, request: JoinRequest, member_id: str
+) -> JoinAnswer | SyncAnswer | Parked:
     group = change.group
     member = _member(request, member_id)._replace(is_new=True)
     is_first = not group.members
@@ -109,13 +101,13 @@ def _add(change: GroupChange, request: JoinRequest, member_id: str) -> JoinAnswe
         has_new_members=group.has_new_members or group.is_initial,
     )
     # It does not know its id yet, so it cannot send heartbeats; it may also have disconnected meanwhile.
-    change.keep_alive(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    change.keep_alive(member_id, rebalance.NEW_MEMBER_JOIN_TIMEOUT_MS)
     return _await_generation(change, member_id)
 
 
-def _await_generation(change: GroupChange, member_id: str) -> JoinAnswer | SyncAnswer | Parked:
-    change.parks(join_key(change.group.group_id, member_id))
-    rebalance(change)
+def _await_generation(change: rebalance.GroupChange, member_id: str) -> JoinAnswer | SyncAnswer | Parked:
+    change.parks(rebalance.join_key(change.group.group_id, member_id))
+    rebalance.rebalance(change)
     return change.answer()
 
 
@@ -133,13 +125,13 @@ def _member(request: JoinRequest, member_id: str) -> Member:
 
 
 def _take_over(
-    change: GroupChange, present: Member, request: JoinRequest
+    change: rebalance.GroupChange, present: Member, request: JoinRequest
 ) -> JoinAnswer | SyncAnswer | Parked:
     """A static member joined again without its id: it gets a new one, and the old one is fenced."""
     group = change.group
     new_id = request.new_member_id
-    release_waiting(change, present, ErrorCode.FENCED_INSTANCE_ID)
-    change.end_timer(session_timer(group.group_id, present.member_id))
+    rebalance.release_waiting(change, present, ErrorCode.FENCED_INSTANCE_ID)
+    change.end_timer(rebalance.session_timer(group.group_id, present.member_id))
     member = _member(request, new_id)._replace(is_new=present.is_new, assignment=present.assignment)
     was_leader = group.leader == present.member_id
     group = group.without_members(frozenset((present.member_id,))).with_member(member)
@@ -158,15 +150,15 @@ def _answer_without_rebalance(group: Group, member: Member, old_id: str, request
 
     A leader that does not support that is answered that its old id leads.
     """
-    answer = joined_answer(group, member)
+    answer = rebalance.joined_answer(group, member)
     if group.leader != member.member_id:
         return answer
     if request.can_skip_assignment:
-        return answer._replace(skip_assignment=True, members=joined_members(group))
+        return answer._replace(skip_assignment=True, members=rebalance.joined_members(group))
     return answer._replace(leader=old_id, members=())
 
 
-def _rejoin(change: GroupChange, request: JoinRequest) -> JoinAnswer | SyncAnswer | Parked:
+def _rejoin(change: rebalance.GroupChange, request: JoinRequest) -> JoinAnswer | SyncAnswer | Parked:
     group = change.group
     if request.member_id in group.pending_joins:
         return _add(change, request, request.member_id)
@@ -178,8 +170,8 @@ def _rejoin(change: GroupChange, request: JoinRequest) -> JoinAnswer | SyncAnswe
     ):
         # It may have missed the answer to its last join.
         change.keep_alive(member.member_id, member.session_timeout_ms)
-        return joined_answer(group, member)
-    release_waiting(change, member, ErrorCode.REBALANCE_IN_PROGRESS)
+        return rebalance.joined_answer(group, member)
+    rebalance.release_waiting(change, member, ErrorCode.REBALANCE_IN_PROGRESS)
     change.group = group.with_member(
         member._replace(
             protocols=request.protocols,

@@ -10,24 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.broker.coordinator.decision import Decision, Parked
+from tidelog.broker.coordinator.groups import rebalance
 from tidelog.broker.coordinator.groups.group import NO_GENERATION, NO_MEMBER_ID, Group, Member
 from tidelog.broker.coordinator.groups.joining import check_member
 from tidelog.broker.coordinator.groups.messages import MemberIdentity, SyncAnswer, SyncRequest
-from tidelog.broker.coordinator.groups.rebalance import (
-    GroupChange,
-    end_syncs,
-    rebalance,
-    release_waiting,
-    remove,
-    session_timer,
-    sync_key,
-    sync_phase_timer,
-)
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.protocol.errors import ErrorCode
 
 
-def sync(change: GroupChange, request: SyncRequest, free_bytes: int) -> Decision[Any, SyncAnswer]:
+def sync(change: rebalance.GroupChange, request: SyncRequest, free_bytes: int) -> Decision[Any, SyncAnswer]:
     """The assignment of a member; the leader sends those of all, and the others wait for it.
 
     Assignments of more than `free_bytes` are refused.
@@ -40,14 +31,14 @@ def sync(change: GroupChange, request: SyncRequest, free_bytes: int) -> Decision
     change.keep_alive(member.member_id, member.session_timeout_ms)
     change.group = group._replace(pending_syncs=group.pending_syncs - {member.member_id})
     if not change.group.pending_syncs:
-        change.end_timer(sync_phase_timer(group.group_id))
+        change.end_timer(rebalance.sync_phase_timer(group.group_id))
     if group.state is GroupState.STABLE:
         return change.decision(_assigned(group, member))
-    release_waiting(change, member, ErrorCode.REBALANCE_IN_PROGRESS)
+    rebalance.release_waiting(change, member, ErrorCode.REBALANCE_IN_PROGRESS)
     if group.leader == member.member_id:
         return change.decision(_assign(change, request, free_bytes))
     change.group = change.group.with_member(member._replace(awaits_sync=True))
-    return change.decision(Parked(sync_key(group.group_id, member.member_id)))
+    return change.decision(Parked(rebalance.sync_key(group.group_id, member.member_id)))
 
 
 def _sync_refusal(group: Group, request: SyncRequest) -> ErrorCode | None:
@@ -77,7 +68,7 @@ def _assigned(group: Group, member: Member) -> SyncAnswer:
     return SyncAnswer(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
 
 
-def _assign(change: GroupChange, request: SyncRequest, free_bytes: int) -> SyncAnswer:
+def _assign(change: rebalance.GroupChange, request: SyncRequest, free_bytes: int) -> SyncAnswer:
     """Apply the leader's assignment: a member that is not in it gets an empty one.
 
     If it is too large, all members get the error and must join again, as where Kafka cannot store it.
@@ -90,21 +81,21 @@ def _assign(change: GroupChange, request: SyncRequest, free_bytes: int) -> SyncA
         }
     )
     if group.held_bytes - before.held_bytes > free_bytes:
-        end_syncs(change, ErrorCode.GROUP_MAX_SIZE_REACHED)
-        rebalance(change)
+        rebalance.end_syncs(change, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        rebalance.rebalance(change)
         return SyncAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED)
     change.group = group
     change.is_recorded = True
     for member in before.members.values():
         if member.awaits_sync and member.member_id != request.member_id:
             answer = _assigned(group, group.members[member.member_id])
-            change.release(sync_key(group.group_id, member.member_id), answer)
+            change.release(rebalance.sync_key(group.group_id, member.member_id), answer)
             change.keep_alive(member.member_id, member.session_timeout_ms)
     return _assigned(group, group.members[request.member_id])
 
 
 def heartbeat(
-    change: GroupChange, member_id: str, instance_id: str | None, generation: int
+    change: rebalance.GroupChange, member_id: str, instance_id: str | None, generation: int
 ) -> Decision[Any, ErrorCode]:
     group = change.group
     code = _refusal(group, member_id, instance_id, generation)
@@ -116,7 +107,7 @@ def heartbeat(
 
 
 def commit_refusal(
-    change: GroupChange, member_id: str, instance_id: str | None, generation: int
+    change: rebalance.GroupChange, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode | None:
     """The error if these offsets may not be committed. An allowed commit of a member keeps it alive."""
     group = change.group
@@ -134,7 +125,7 @@ def commit_refusal(
     return code
 
 
-def leave(change: GroupChange, leaving: Sequence[MemberIdentity]) -> Decision[Any, list[ErrorCode]]:
+def leave(change: rebalance.GroupChange, leaving: Sequence[MemberIdentity]) -> Decision[Any, list[ErrorCode]]:
     """Remove all of them, then rebalance once."""
     group = change.group
     if not group.group_id:
@@ -146,7 +137,7 @@ def leave(change: GroupChange, leaving: Sequence[MemberIdentity]) -> Decision[An
         if member_id in change.group.pending_joins and identity.group_instance_id is None:
             code = None
             change.group = change.group.without_pending_join(member_id)
-            change.end_timer(session_timer(group.group_id, member_id))
+            change.end_timer(rebalance.session_timer(group.group_id, member_id))
         elif member_id in gone:
             code = ErrorCode.UNKNOWN_MEMBER_ID
         else:
@@ -155,9 +146,9 @@ def leave(change: GroupChange, leaving: Sequence[MemberIdentity]) -> Decision[An
                 gone.add(member_id)
         codes.append(ErrorCode.NONE if code is None else code)
     if gone:
-        remove(change, frozenset(gone), ErrorCode.UNKNOWN_MEMBER_ID)
+        rebalance.remove(change, frozenset(gone), ErrorCode.UNKNOWN_MEMBER_ID)
     elif change.group.state is GroupState.PREPARING_REBALANCE:
-        rebalance(change)
+        rebalance.rebalance(change)
     return change.decision(codes)
 
 
@@ -168,24 +159,24 @@ def _leaving_id(group: Group, identity: MemberIdentity) -> str:
     return identity.member_id
 
 
-def expire_session(change: GroupChange, member_id: str) -> None:
+def expire_session(change: rebalance.GroupChange, member_id: str) -> None:
     """A member sent nothing for its session timeout."""
     group = change.group
     if member_id in group.pending_joins:
         change.group = group.without_pending_join(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
-            rebalance(change)
+            rebalance.rebalance(change)
         return
     member = group.members.get(member_id)
     if member is None:
         return
     if (member.awaits_join or member.awaits_sync) and not member.is_new:
         return  # Its answer will set a new timer.
-    remove(change, frozenset((member_id,)), ErrorCode.UNKNOWN_MEMBER_ID)
+    rebalance.remove(change, frozenset((member_id,)), ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def expire_syncs(change: GroupChange) -> None:
+def expire_syncs(change: rebalance.GroupChange) -> None:
     """Some members of this generation did not ask for their assignment in time: continue without them."""
     group = change.group
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_syncs:
-        remove(change, group.pending_syncs, ErrorCode.UNKNOWN_MEMBER_ID)
+        rebalance.remove(change, group.pending_syncs, ErrorCode.UNKNOWN_MEMBER_ID)

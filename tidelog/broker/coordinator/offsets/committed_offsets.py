@@ -50,8 +50,7 @@ TopicIds = Callable[[str], UUID | None]
 
 class Committer(NamedTuple):
     """The client that commits. Without a generation (-1) it is not a member, such as a consumer that assigns
-    its own partitions, or an admin.
-    """
+    its own partitions, or an admin."""
 
     generation: int = -1
     member_id: str = ""

@@ -44,8 +44,7 @@ class Walk:
 
 class SegmentPlace(NamedTuple):
     """A segment file and what is known of it: `trusted` is the offset below which all was durable,
-    `covered_to` the offset where the next segment begins, None for the last one.
-    """
+    `covered_to` the offset where the next segment begins, None for the last one."""
 
     path: Path
     name: str
