@@ -19,16 +19,7 @@ from tidelog.serializers.protobuf import ProtobufDeserializer, ProtobufSerialize
 from tidelog.serializers.text import deserialize_text, serialize_text
 
 __all__ = [
-    "AvroDeserializer",
-    "AvroSerializer",
-    "JsonDeserializer",
-    "JsonSchemaDeserializer",
-    "JsonSchemaSerializer",
-    "JsonSerializer",
-    "ProtobufDeserializer",
-    "ProtobufSerializer",
-    "RegistryError",
-    "SchemaRegistry",
-    "deserialize_text",
-    "serialize_text",
-]
+    "AvroDeserializer", "AvroSerializer", "JsonDeserializer", "JsonSchemaDeserializer",
+    "JsonSchemaSerializer", "JsonSerializer", "ProtobufDeserializer", "ProtobufSerializer", "RegistryError",
+    "SchemaRegistry", "deserialize_text", "serialize_text",
+]  # fmt: skip

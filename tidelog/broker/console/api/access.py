@@ -35,19 +35,9 @@ from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import Pace, Steps
 
 OperationName = Literal[
-    "ALL",
-    "READ",
-    "WRITE",
-    "CREATE",
-    "DELETE",
-    "ALTER",
-    "DESCRIBE",
-    "CLUSTER_ACTION",
-    "DESCRIBE_CONFIGS",
-    "ALTER_CONFIGS",
-    "IDEMPOTENT_WRITE",
-    "TWO_PHASE_COMMIT",
-]
+    "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "TWO_PHASE_COMMIT",
+]  # fmt: skip
 ResourceName = Literal["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"]
 PatternName = Literal["LITERAL", "PREFIXED"]
 PermissionName = Literal["ALLOW", "DENY"]
