@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from tidelog.protocol.acls import Acl
@@ -29,6 +29,9 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.quotas import Quotas
 from tidelog.protocol.scram import ScramCredential, ScramMechanism
 
+_K = TypeVar("_K")
+_F = TypeVar("_F")
+_V = TypeVar("_V")
 MAX_TOPIC_NAME_LENGTH = 249
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -372,64 +375,53 @@ class Catalog:
         return change
 
     def _applied(self, delta: Delta) -> Change:
+        before: Topic | None = None
+        after: Topic | None = None
         match delta:
             case BrokerRegistered(broker):
                 self.brokers[broker.node_id] = broker
-                return Change(delta)
             case BrokerUnregistered(node_id):
                 self.brokers.pop(node_id, None)
                 self._forget(node_id, list(self.deleted))
-                return Change(delta)
             case FoldersRemoved(node_id, topic_ids):
                 self._forget(node_id, topic_ids)
-                return Change(delta)
             case ProducerIdsReserved(next_producer_id):
                 if next_producer_id < self.next_producer_id:
                     raise ValueError(
                         f"producer ids go back from {self.next_producer_id} to {next_producer_id}"
                     )
                 self.next_producer_id = next_producer_id
-                return Change(delta)
             case BrokerConfigsChanged(broker_name, configs):
-                self.broker_configs.pop(broker_name, None)
-                if configs:
-                    self.broker_configs[broker_name] = dict(configs)
-                return Change(delta)
+                _replace(self.broker_configs, broker_name, configs)
             case AclsChanged(new_acls, gone_acls):
                 self._change_acls(new_acls, gone_acls)
-                return Change(delta)
             case UserChanged(user, credentials):
-                self.users.pop(user, None)
-                if credentials:
-                    self.users[user] = dict(credentials)
-                return Change(delta)
+                _replace(self.users, user, credentials)
             case ClientQuotasChanged(quotas):
                 for entity, values in quotas.items():
-                    self.client_quotas.pop(entity, None)
-                    if values:
-                        self.client_quotas[entity] = dict(values)
-                return Change(delta)
+                    _replace(self.client_quotas, entity, values)
             case TopicCreated(topic):
                 if topic.name in self._by_name or topic.topic_id in self._by_id:
                     raise ValueError(f"topic {topic.name} ({topic.topic_id}) is in the catalog already")
-                self._put(topic)
-                return Change(delta, None, topic)
-        before = self._existing(delta.topic_id)
-        match delta:
+                after = topic
             case TopicDeleted(topic_id, held_by, gone, gone_from):
+                before = self._existing(topic_id)
                 del self._by_name[before.name], self._by_id[topic_id]
                 del self._by_collision_key[collision_key(before.name)]
                 if held_by:
                     self.deleted[topic_id] = frozenset(held_by)
                 self._forget(gone_from, gone)
-                return Change(delta, before, None)
-            case PartitionsAdded(_, added):
+            case PartitionsAdded(topic_id, added):
+                before = self._existing(topic_id)
                 after = replace(before, partitions=before.partitions + added)
-            case PartitionsChanged(_, changed):
+            case PartitionsChanged(topic_id, changed):
+                before = self._existing(topic_id)
                 after = _with_partitions(before, changed)
-            case TopicConfigsChanged(_, configs):
+            case TopicConfigsChanged(topic_id, configs):
+                before = self._existing(topic_id)
                 after = replace(before, configs=dict(configs))
-        self._put(after)
+        if after is not None:
+            self._put(after)
         return Change(delta, before, after)
 
     def _change_acls(self, added: Sequence[Acl], removed: Sequence[Acl]) -> None:
@@ -491,6 +483,13 @@ class Catalog:
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
             )
         return TopicCreated(Topic(name, topic_id, partitions, dict(configs)))
+
+
+def _replace(entries: dict[_K, Mapping[_F, _V]], key: _K, values: Mapping[_F, _V]) -> None:
+    """Put an entry behind the others, or only remove it where nothing is left of it."""
+    entries.pop(key, None)
+    if values:
+        entries[key] = dict(values)
 
 
 def _with_partitions(topic: Topic, changed: Mapping[int, PartitionAssignment]) -> Topic:

@@ -6,17 +6,9 @@ Pure. Source: Kafka's SocketServerConfigs; an IPv6 address contains colons, so t
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
-from tidelog.broker.configuration.settings import entries_of
 from tidelog.protocol.settings import ConfigError
 
 OVERRIDES = "max.connections.per.ip.overrides"
-
-
-def checked_overrides(value: object) -> tuple[str, ...]:
-    """The list as it was given. Raises ConfigError."""
-    entries = entries_of(value)
-    connections_by_address(entries)
-    return entries
 
 
 @lru_cache(4)

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.broker.configuration import settings
-from tidelog.broker.configuration.address_overrides import checked_overrides
+from tidelog.broker.configuration.address_overrides import connections_by_address
 from tidelog.broker.configuration.cluster_settings import ETCD, ClusterSettings
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds, source_of
 from tidelog.broker.configuration.coordinator_settings import CoordinatorSettings
-from tidelog.broker.configuration.initial_objects import checked_topics, checked_users
+from tidelog.broker.configuration.initial_objects import initial_topics, initial_users
 from tidelog.broker.configuration.kafka_variables import as_own, kafkas, without_effect
 from tidelog.broker.configuration.listener_overrides import (
     is_override,
@@ -149,14 +149,14 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, Cluster
         (),
         "Topics that are created at the start if they do not exist, each with its partitions and replicas if "
         "they are not the defaults: orders:3,clicks:12:2.",
-        read=checked_topics,
+        read=settings.list_for(initial_topics),
     )
     users: tuple[str, ...] = _setting(
         (),
         "Users with their passwords for SCRAM that are created at the start if they do not exist: "
         "alice:secret,bob:other. A password with a comma has to be in a list of a file.",
         secret=True,
-        read=checked_users,
+        read=settings.list_for(initial_users),
     )
     auto_create_topics_enable: bool = _setting(
         True, "Create a missing topic when a client requests it and allows its creation.", dynamic=True
@@ -234,7 +234,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, Cluster
         (),
         "Most connections at a time of single addresses, in place of max.connections.per.ip: "
         "10.0.0.1:200,10.0.0.2:5.",
-        read=checked_overrides,
+        read=settings.list_for(connections_by_address),
         dynamic=True,
     )
     max_connection_creation_rate: int = int32_setting(

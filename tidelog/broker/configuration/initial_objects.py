@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import check_topic_name
-from tidelog.broker.configuration.settings import entries_of
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.settings import ConfigError
 
@@ -21,13 +20,6 @@ class InitialTopic(NamedTuple):
     name: str
     partitions: int = _DEFAULT
     replication_factor: int = _DEFAULT
-
-
-def checked_topics(value: object) -> tuple[str, ...]:
-    """The list as it was given. Raises ConfigError."""
-    entries = entries_of(value)
-    initial_topics(entries)
-    return entries
 
 
 def initial_topics(entries: Iterable[str]) -> list[InitialTopic]:
@@ -47,13 +39,6 @@ def _topic(text: str) -> InitialTopic:
     except ApiError as error:
         raise ConfigError(f"topics: {error.message}") from None
     return InitialTopic(name, *map(int, counts))
-
-
-def checked_users(value: object) -> tuple[str, ...]:
-    """The list as it was given. Raises ConfigError."""
-    entries = entries_of(value)
-    initial_users(entries)
-    return entries
 
 
 def initial_users(entries: Iterable[str]) -> dict[str, str]:

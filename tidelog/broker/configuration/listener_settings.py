@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from tidelog.broker.configuration.masking_rules import checked_rules
+from tidelog.broker.configuration.masking_rules import masking_rules
+from tidelog.broker.configuration.settings import list_for
 from tidelog.broker.configuration.urls import url_of
 from tidelog.protocol.settings import setting as _setting
 
@@ -116,7 +117,7 @@ class ListenerSettings:
         (),
         "What the console masks for who may not ALTER a topic: patterns of topics with fields, such as "
         "orders*:value.customer.email, payments:key. Without an authorizer it masks them for everybody.",
-        read=checked_rules,
+        read=list_for(masking_rules),
     )
     console_schema_registry_url: str = _setting(
         "",

@@ -7,7 +7,6 @@ stands for each name, in the pattern of topics for any characters. Pure.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidelog.broker.configuration.settings import entries_of
 from tidelog.protocol.settings import ConfigError
 
 _PARTS = ("key", "value", "headers")
@@ -18,13 +17,6 @@ class MaskingRule(NamedTuple):
 
     topics: str
     path: tuple[str, ...]
-
-
-def checked_rules(value: object) -> tuple[str, ...]:
-    """The list as it was given. Raises ConfigError."""
-    entries = entries_of(value)
-    masking_rules(entries)
-    return entries
 
 
 def masking_rules(entries: Iterable[str]) -> tuple[MaskingRule, ...]:

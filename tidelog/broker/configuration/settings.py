@@ -6,7 +6,7 @@ than the whole start may take (0.5 s), and its errors name models instead of wha
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,18 @@ def entries_of(value: object) -> tuple[str, ...]:
     """The entries of a list in a file, or of a text with commas, without those that are empty."""
     given = value if isinstance(value, tuple | list) else str(value or "").split(",")
     return tuple(filter(None, (str(each).strip() for each in given)))
+
+
+def list_for(parse: Callable[[tuple[str, ...]], object]) -> Callable[[object], tuple[str, ...]]:
+    """The reader of a setting that is a list: its entries as they were given, which `parse` takes. Raises
+    ConfigError as `parse` does."""
+
+    def read(value: object) -> tuple[str, ...]:
+        entries = entries_of(value)
+        parse(entries)
+        return entries
+
+    return read
 
 
 def unknown_setting(name: str, known: Iterable[str], source: str = "") -> ConfigError:
