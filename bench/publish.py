@@ -206,7 +206,6 @@ def _published(tables: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Publish what was measured."""
     latest = json.loads(LATEST.read_text())
     for page in PAGES:
         tables = [latest["tables"][name] for name in page.scenarios if name in latest["tables"]]

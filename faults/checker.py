@@ -98,7 +98,6 @@ class Ledger:
         self.fates[partition].pop()
 
     def record_outcome(self, partition: int, counter: int, fate: int) -> None:
-        """The producer reported the outcome of a record."""
         self.fates[partition][counter] = fate
         self.acknowledged_ends[partition] = max(fate + 1, self.acknowledged_ends.get(partition, 0))
 

@@ -141,7 +141,6 @@ class Wire:
         return {int(each.api_key): int(each.max_version) for each in answer.api_keys}
 
     async def close(self) -> None:
-        """End the connection."""
         self._writer.close()
         await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
 

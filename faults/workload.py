@@ -38,7 +38,6 @@ class Job:
     """Between two bursts of one writer."""
 
     def open_ledger(self, name: str) -> Ledger:
-        """The ledger of one more producer."""
         ledger = Ledger(len(self.ledgers), name)
         self.ledgers.append(ledger)
         return ledger

@@ -29,7 +29,6 @@ class TargetError(RuntimeError):
 
 
 def free_port() -> int:
-    """A free TCP port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -97,7 +96,6 @@ class Target(Server):
         """The command line that listens on `self.port`."""
 
     def choose_port(self) -> None:
-        """Set `port` to a free one."""
         if self.reuses_address:
             self._held = hold_free_port()
             self.port = int(self._held.getsockname()[1])

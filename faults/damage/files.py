@@ -116,7 +116,6 @@ def is_of_a_partition(kind: FileKind) -> bool:
 
 
 def damages_of(kind: FileKind) -> Sequence[Damage]:
-    """What can be done to a file of this kind."""
     return [
         damage
         for damage in Damage
@@ -134,7 +133,6 @@ class Done(NamedTuple):
     details: str
 
     def text(self, data_dir: Path) -> str:
-        """What was done to which file."""
         return f"{self.files[0].relative_to(data_dir)} {self.damage} ({self.details})"
 
 

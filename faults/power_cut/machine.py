@@ -78,7 +78,6 @@ def make_image(path: Path) -> None:
 
 
 def missing_tools() -> list[str]:
-    """Which programs are not there."""
     return [tool for tool in TOOLS if shutil.which(tool) is None]
 
 

@@ -32,7 +32,6 @@ from faults.transactions.history import (
 
 
 def check(history: History) -> list[Finding]:
-    """Every contradiction."""
     found = _counted(history.visible)
     return [
         *_check_reads(history),

@@ -122,7 +122,6 @@ def places_of(source: Source) -> tuple[Place, ...]:
 
 
 def outputs_of(attempt: AttemptId, sources: Iterable[Source]) -> list[Output]:
-    """All records that an attempt with these sources writes."""
     return [Output(attempt, source, place) for source in sources for place in places_of(source)]
 
 

@@ -25,7 +25,6 @@ FINALIZED_FEATURES: Final[Mapping[str, int]] = {
 
 
 def api_versions_features() -> DictOf[types.ApiVersionsResponse]:
-    """The fields of an ApiVersions response."""
     return {
         "supported_features": [
             {"name": name, "min_version": version, "max_version": version}

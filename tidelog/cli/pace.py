@@ -54,7 +54,6 @@ class Progress:
         sys.stderr.flush()
 
     def end(self) -> None:
-        """Remove the line."""
         if self.is_shown:
             sys.stderr.write(_CLEAR_LINE)
             sys.stderr.flush()

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def show(job: str, report: Report) -> None:
-    """Print the report of this job."""
     shown = {"audit": _show_audit, "stats": _show_stats}
     shown.get(job, _show_summary)(report)
 

@@ -41,7 +41,6 @@ class PartitionObjects:
         self._folder = f"{topic_id}/{partition}"
 
     def path(self, name: str) -> str:
-        """The whole name of an object."""
         return f"{self._folder}/{name}"
 
     def _names(self) -> list[str]:

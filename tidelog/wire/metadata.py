@@ -67,7 +67,6 @@ class ClusterImage(NamedTuple):
         return -1 if info is None else info.leader_epoch
 
     def partition(self, key: TopicPartition) -> PartitionInfo | None:
-        """What is known of a partition."""
         topic = self.topics.get(key.topic)
         if topic is None or not 0 <= key.partition < len(topic.partitions):
             return None

@@ -137,7 +137,6 @@ class Topic:
         return self.name in INTERNAL_TOPICS
 
     def has_partition(self, index: int) -> bool:
-        """Whether the topic has a partition of this number."""
         return 0 <= index < len(self.partitions)
 
 

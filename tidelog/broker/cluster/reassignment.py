@@ -31,7 +31,6 @@ Wanted = Sequence[int] | None
 
 
 def is_under_way(assigned: PartitionAssignment) -> bool:
-    """Whether a partition is being reassigned."""
     return bool(assigned.adding or assigned.removing)
 
 

@@ -134,7 +134,6 @@ class BrokerSettings:
         return checked
 
     def describe(self) -> list[DescribedSetting]:
-        """Every setting of this broker."""
         own = [self._described(each, self.synonyms(each.name)) for each in BROKER_SETTINGS.values()]
         for name, each in self._static.overridden().items():
             value = Synonym(

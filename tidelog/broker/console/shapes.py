@@ -118,7 +118,6 @@ def part_of(
 
 
 def chosen(items: Iterable[T], is_wanted: Callable[[T], object]) -> Steps[list[T]]:
-    """Those of `items` that are wanted."""
     pace = Pace(CHECKS_PER_STEP)
     found = []
     for item in items:

@@ -108,7 +108,6 @@ class GroupMachine:
         return group
 
     def all_ids(self) -> set[str]:
-        """The ids of all groups."""
         uncommitted = {*self.groups.uncommitted_ids(), *self.offsets.uncommitted_ids()}
         committed = {*self.groups.ids(), *self.offsets.group_ids} - uncommitted
         return committed.union(each for each in uncommitted if self.listed((each,)))

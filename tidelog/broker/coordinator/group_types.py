@@ -65,7 +65,6 @@ class GroupTypes:
         return [*self.classic.ids(), *self.consumer.ids(), *self.share.ids()]
 
     def uncommitted_ids(self) -> Iterator[str]:
-        """The groups with records that are not committed."""
         return chain(
             self.classic.uncommitted_ids(), self.consumer.uncommitted_ids(), self.share.uncommitted_ids()
         )

@@ -194,7 +194,6 @@ _EVENTS: dict[str, str] = {}
 
 
 def _counting(name: str, description: str) -> Callable[[Metrics], None]:
-    """A method that counts one event of a name."""
     _EVENTS[name] = description
 
     def count(self: Metrics) -> None:
@@ -306,7 +305,6 @@ class Metrics:
         tally.bytes_out += size_bytes
 
     def produce_failed(self, topic: str) -> None:
-        """One batch for `topic` was refused."""
         self._topic(topic).failed += 1
 
     def duplicate(self, window: str) -> None:
@@ -322,7 +320,6 @@ class Metrics:
         self._authentications[listener, mechanism, is_again, False] += 1
 
     def access_denied(self, operation: str, resource_type: str) -> None:
-        """The authorizer refused an operation on a resource."""
         self._denied[operation, resource_type] += 1
 
     def group_commit(self, batches: int) -> None:

@@ -41,7 +41,6 @@ class ThrottleCounts:
         self._seconds[key] += seconds  # type: ignore[assignment]
 
     def collect(self) -> Iterator[Metric]:
-        """For prometheus_client."""
         labels = ("quota", "user", "client_id")
         waited = "Requests after which a client above its quota had to wait."
         yield counter("tidelog_throttled_requests", waited, self._requests, *labels)

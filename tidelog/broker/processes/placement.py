@@ -37,7 +37,6 @@ def placed(catalog: Catalog, first_node_id: int, count: int) -> dict[tuple[UUID,
 def _placed(
     topic: Topic, first_node_id: int, count: int, total: Counter[int], *, is_grown: bool
 ) -> Iterator[int]:
-    """The process of each partition of a topic."""
     share = -(-len(topic.partitions) // count) if is_grown else len(topic.partitions)
     present = [assigned.replicas[0] - first_node_id for assigned in topic.partitions]
     held: Counter[int] = Counter()

@@ -236,7 +236,6 @@ class Leader(ReplicaLog):
         return 1 if leadership is None else leadership.needed(self.log.config.min_insync_replicas)
 
     def has_in_sync(self, broker_id: int) -> bool:
-        """Whether a follower is in the in-sync set."""
         return self.leadership is not None and broker_id in self.leadership.assigned.isr
 
     def fetched_by(

@@ -232,7 +232,6 @@ class Access:
         return self._authorizer.count_decision()
 
     def forget(self) -> None:
-        """Drop all decisions."""
         self._any.clear()
         for decisions in self._by_type:
             decisions.clear()

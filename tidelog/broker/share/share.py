@@ -49,7 +49,6 @@ class Share:
         return self.sessions.begin(group_id, member_id, connection_id, limit)
 
     def connection_closed(self, connection_id: int) -> None:
-        """End the sessions of the connection."""
         for session in self.sessions.of_connection(connection_id):
             task = asyncio.get_running_loop().create_task(self.end_session(session))
             self._tasks.add(task)

@@ -190,7 +190,6 @@ class CheckpointWork:
     """Space or a file handle was missing. No sync has failed: the next checkpoint may do it."""
 
     def release(self) -> None:
-        """Release the files."""
         for file in (*self.logs, *(file for _, file, _, _ in self.indexes)):
             file.release()
 

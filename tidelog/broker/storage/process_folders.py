@@ -13,7 +13,6 @@ PROCESSES: Final = "processes"
 
 
 def folder_of(data_dir: Path, process: int) -> Path:
-    """The data folder of a process."""
     return data_dir / PROCESSES / str(process) if process else data_dir
 
 

@@ -323,7 +323,6 @@ class ProducerTable:
         self._link_latest(slot)
 
     def remove(self, producer_id: int) -> None:
-        """Forget a known producer."""
         slot = self.find(producer_id)
         self._recent = (NO_PRODUCER_ID, 0)
         self._index.remove(producer_id, slot)

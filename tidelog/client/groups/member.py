@@ -170,7 +170,6 @@ class GroupMember:
         self._react()
 
     def _react(self) -> None:
-        """The membership changed."""
         self._changed.set()
         self._beats.send_if_due()
 

@@ -84,7 +84,6 @@ class BatchBuilder:
         self._is_closed = True
 
     def closed(self) -> bool:
-        """Whether it takes no more records."""
         return self._is_closed
 
     def record_count(self) -> int:

@@ -68,7 +68,6 @@ class Route:
         self.update(info, accumulator)
 
     def update(self, info: TopicInfo, accumulator: Accumulator) -> None:
-        """Apply new metadata."""
         self._led = [each.partition for each in info.partitions if each.leader >= 0]
         if len(info.partitions) == len(self.queues):
             return

@@ -99,7 +99,6 @@ class Batches:
         return self.field("base_offset") + self.field("last_offset_delta")
 
     def where(self, wanted: Flags | slice) -> Self:
-        """The selected batches only."""
         return type(self)(self.data, self.positions[wanted], self.headers[wanted])
 
     def check_crcs(self, where: str) -> None:

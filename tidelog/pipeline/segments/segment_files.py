@@ -98,7 +98,6 @@ class SegmentFile:
         return end
 
     def bytes_of(self, batch: Batch) -> bytes:
-        """All bytes of one batch."""
         return os.pread(self._file, batch.header.size_bytes, batch.position)
 
     def read(self, start_offset: int, end_offset: int) -> Iterator[memoryview]:

@@ -135,7 +135,6 @@ class Message(NamedTuple):
 
 
 def message_of(declaration: type[Struct]) -> Message:
-    """What the class declares."""
     return Message(declaration.__name__, declaration.flexible_versions, _fields_of(declaration))
 
 

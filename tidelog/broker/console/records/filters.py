@@ -51,7 +51,6 @@ class Filter(NamedTuple):
         return tuple(sorted(filter(None, wanted), key=len, reverse=True))
 
     def matches(self, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
-        """Whether a record meets all conditions."""
         if self.key is not None and key != self.key:
             return False
         if self.header and not any(

@@ -213,7 +213,6 @@ class ConsumerGroup:
         return self.targets.get(member_id) or {}
 
     def is_owned(self, topic_id: UUID, partition: int) -> bool:
-        """Whether a member owns the partition."""
         return partition in self._owners.get(topic_id, ())
 
     @property

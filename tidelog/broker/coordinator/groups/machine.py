@@ -64,7 +64,6 @@ class Groups:
         return self._uncommitted.shown(group_id, self._groups.get(group_id))
 
     def uncommitted_ids(self) -> Iterator[str]:
-        """The groups with records that are not committed."""
         return (group_id for group_id, _ in self._uncommitted)
 
     def knows(self, group_id: str) -> bool:

@@ -200,7 +200,6 @@ class CommittedOffsets:
         return self._groups.keys()
 
     def uncommitted_ids(self) -> Collection[str]:
-        """The groups with records that are not committed."""
         return self._uncommitted.keys()
 
     def has_committed(self, group_id: str) -> bool:

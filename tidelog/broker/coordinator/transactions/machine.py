@@ -119,7 +119,6 @@ class Transactions:
         return self._held.keys()
 
     def uncommitted_ids(self) -> Iterator[str]:
-        """The ids with records that are not committed."""
         return (name for name, _ in self._uncommitted)
 
     def active_ids(self) -> Collection[str]:
