@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import (
     CLUSTER_NAME,
     Acl,
@@ -26,11 +27,8 @@ from tidelog.protocol.acls import (
     ResourceType,
 )
 from tidelog.protocol.errors import ApiError, ErrorCode, again
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 MAX_CHANGES: Final = 10_000
 """As in Kafka: the most ACLs, or filters, of one request."""

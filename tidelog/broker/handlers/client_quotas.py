@@ -11,18 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode, again
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.quotas import ALL_QUOTAS, ENTITY_TYPES, IP, QuotaEntity
 from tidelog.protocol.steps import Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 STEP_COST_CHANGE = 10
 _Wanted: TypeAlias = "dict[str, types.DescribeClientQuotasRequestComponent]"

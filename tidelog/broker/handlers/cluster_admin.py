@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Awaitable, Iterable
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster.catalog import NO_LEADER, PartitionAssignment
 from tidelog.broker.cluster.store import StoreConflict, StoreError
@@ -27,12 +26,10 @@ from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.metadata import NO_TOPIC_ID
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 PREFERRED_ELECTION = 0
 METADATA_TOPIC = "__cluster_metadata"

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tidelog.broker.cluster.catalog import ALL_BROKERS, check_topic_name
 from tidelog.broker.configuration.broker_settings import (
@@ -39,14 +39,12 @@ from tidelog.broker.observability import log_events
 from tidelog.broker.replicas.topics import ConfigChange
 from tidelog.broker.security import required_access
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.settings import Setting
 from tidelog.protocol.steps import Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 STEP_COST_DESCRIPTION = 10
 """Describing one topic's settings counts as this many elements (see `protocol.steps`)."""

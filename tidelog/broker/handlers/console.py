@@ -7,17 +7,13 @@ console answers with the rights of the visitor, which it checks again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import CLUSTER_ACTION
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
+from tidelog.protocol.messages.declaration import DictOf
 
 
 class ConsoleHandler(GuardedHandler):

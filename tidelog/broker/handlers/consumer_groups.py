@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from tidelog.broker.coordinator.consumer_groups.group import JOINING_EPOCH, Assignment
@@ -26,12 +25,10 @@ from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _MEMBERS_CHOOSE_IDS_FROM = 1
 _LIMITS = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)

@@ -26,14 +26,14 @@ from tidelog.broker.security.required_access import (
     DESCRIBE_TRANSACTION,
     Right,
 )
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode, again
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.broker.coordinator.share_coordinator import ShareCoordinator
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
     _Coordinator = GroupCoordinator | TransactionCoordinator | ShareCoordinator
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2

@@ -19,15 +19,13 @@ The codes are those after which clients look for the coordinator again.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from tidelog.broker.cluster.membership import Membership
 from tidelog.broker.handlers.context import Handler, RequestContext
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
 
 CODES: Final[Mapping[ApiKey, ErrorCode]] = {
     ApiKey.LIST_GROUPS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -10,17 +10,15 @@ Source: `AbstractRequest.getErrorResponse`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.protocol import hot
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.quotas import ENTITY_TYPES
 from tidelog.protocol.steps import Pace, Steps, each
 from tidelog.protocol.types import NO_OFFSET
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
 """(request, code, message) -> the response values with that error, or the steps to them."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tidelog.broker.coordinator.groups.messages import DescribedGroup
 from tidelog.broker.coordinator.groups.states import GroupState
@@ -21,13 +20,11 @@ from tidelog.broker.handlers.access_control import ELEMENTS_PER_GROUP, GuardedHa
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Pace, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _NOT_FOUND_FROM = 6
 

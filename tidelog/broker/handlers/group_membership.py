@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tidelog.broker.coordinator.decision import Operation, ResponseT
@@ -27,12 +26,10 @@ from tidelog.broker.coordinator.groups.joining import MAX_PROTOCOLS
 from tidelog.broker.coordinator.groups.messages import JoinAnswer, JoinRequest, MemberIdentity, SyncRequest
 from tidelog.broker.handlers.context import LateAnswer, RequestContext
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _KNOWN_MEMBER_IDS_FROM = 4
 _NULL_PROTOCOLS_FROM = 7

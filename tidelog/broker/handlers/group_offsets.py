@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Topic
@@ -30,13 +30,11 @@ from tidelog.broker.handlers.by_topic import answers_by_topic
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_TOPIC
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _SEVERAL_GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10

@@ -17,7 +17,6 @@ Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-430, KIP-516.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import NO_LEADER, Topic, check_topic_name
@@ -28,13 +27,11 @@ from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.limits.client_quotas import MOST_CLIENT_ID_CHARACTERS
 from tidelog.broker.security.required_access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Pace, Steps
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 NO_TOPIC_ID = UUID(int=0)
 MAX_CREATED_AT_ONCE = 100

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Topic
 from tidelog.broker.coordinator.decision import Decision, Operation
@@ -29,13 +29,11 @@ from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import READ_TOPIC
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Pace, Steps, each
 from tidelog.protocol.types import MAX_TIMESTAMP, NO_TIMESTAMP, TopicPartition
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _TOPIC_IDS_FROM = 10
 _ABORTABLE_FROM = 4

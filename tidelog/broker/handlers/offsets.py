@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.handlers.access_control import GuardedHandler
@@ -33,14 +33,12 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_log import all_flushed
 from tidelog.broker.security.required_access import CLUSTER_ACTION, DELETE_TOPIC, DESCRIBE_TOPIC
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Pace, Steps
 from tidelog.protocol.types import NO_OFFSET
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2

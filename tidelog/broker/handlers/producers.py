@@ -14,7 +14,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Awaitable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tidelog.broker.coordinator.producer_ids import check_init_producer_id
 from tidelog.broker.coordinator.transactions.messages import Initialization
@@ -30,14 +29,12 @@ from tidelog.broker.security.required_access import (
 )
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_table import ProducerEntry, entries_of
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Pace, Steps
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _FENCED_FROM = 4
 

@@ -13,7 +13,7 @@ Source: Kafka's SaslServerAuthenticator and KafkaChannel; KIP-43, KIP-152, KIP-3
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.handlers.context import RequestContext
@@ -21,11 +21,9 @@ from tidelog.broker.security.authentication import Peer, SaslSession
 from tidelog.broker.security.broker_user import BROKER_TYPE
 from tidelog.broker.security.sasl import Refused
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
+from tidelog.protocol.messages.declaration import DictOf
 
 _LEAST_INTERVAL_MS: Final = 1000
 """A connection may authenticate again once per second, as in Kafka."""

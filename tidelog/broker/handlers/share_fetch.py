@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 from uuid import UUID
 
 from tidelog.broker.beginning import begin
@@ -30,17 +30,15 @@ from tidelog.broker.share.partitions import Got, Wanted
 from tidelog.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from tidelog.broker.share.share_partition import Acknowledgement, AcknowledgeType
 from tidelog.broker.tasks import Tasks
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
 
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-
-    _Request = types.ShareFetchRequest | types.ShareAcknowledgeRequest
 PARKED_BYTES = 4_000
 """Memory of a waiting ShareFetch, without its partitions."""
 PARKED_PARTITION_BYTES = 800
 _RECORD_LIMIT = 1
 """The acquire mode in which `max_records` holds within a batch (KIP-1206)."""
+_Request: TypeAlias = "types.ShareFetchRequest | types.ShareAcknowledgeRequest"
 _Asked = Mapping[SharePartitionKey, Sequence[Acknowledgement]]
 _Results = dict[SharePartitionKey, ApiError | None]
 """Why each was refused; None: it is durable."""

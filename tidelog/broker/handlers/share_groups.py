@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from tidelog.broker.configuration.group_settings import share_group_config
@@ -33,14 +33,12 @@ from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_TOPIC
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode, error_code
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import Pace, each
 from tidelog.protocol.types import NO_OFFSET
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _LATEST = -1
 _STEP_COST_OFFSETS = 5

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from tidelog.broker.coordinator.share_states.machine import ShareStates, StateWrite
 from tidelog.broker.coordinator.share_states.records import batch_values, batches_of
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey, coordinator_key
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.steps import Pace
 
@@ -27,16 +28,11 @@ STATES_AT_ONCE = 20
 """They wait for one flush together."""
 _ELEMENTS_PER_STATE = 10
 """See `protocol.steps`."""
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-
-    _Request = (
-        types.InitializeShareGroupStateRequest
-        | types.ReadShareGroupStateRequest
-        | types.WriteShareGroupStateRequest
-        | types.DeleteShareGroupStateRequest
-        | types.ReadShareGroupStateSummaryRequest
-    )
+_Request: TypeAlias = (
+    "types.InitializeShareGroupStateRequest | types.ReadShareGroupStateRequest"
+    " | types.WriteShareGroupStateRequest | types.DeleteShareGroupStateRequest"
+    " | types.ReadShareGroupStateSummaryRequest"
+)
 _Ask = Callable[[SharePartitionKey, Any], Callable[[ShareStates], Any]]
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidelog.broker.handlers.access_control import GuardedHandler
@@ -27,13 +27,11 @@ from tidelog.broker.storage.log_types import Read
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.producer_table import FrozenTable
 from tidelog.broker.storage.snapshot import encode_snapshot
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.records import read_batch_header
 from tidelog.protocol.steps import Pace
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 MOST_KEPT: Final = 4
 KEPT_SECONDS: Final = 60

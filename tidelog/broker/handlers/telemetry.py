@@ -14,13 +14,13 @@ from uuid import UUID, uuid4
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.limits.client_quotas import MOST_CLIENT_ID_CHARACTERS
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 
 if TYPE_CHECKING:
     from tidelog.broker.telemetry.subscriptions import Client
     from tidelog.broker.telemetry.telemetry import Telemetry
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _NO_ID: Final = UUID(int=0)
 

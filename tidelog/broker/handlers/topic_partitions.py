@@ -15,20 +15,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from heapq import heapify, heappop
-from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster.catalog import Topic
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.metadata import code_of_unknown, described_partition
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 
 class TopicPartitionsHandler(GuardedHandler):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Topic
@@ -34,13 +34,11 @@ from tidelog.broker.security.required_access import (
     DESCRIBE_TOPIC_CONFIGS,
 )
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 STEP_COST_TOPIC = 10
 """Planning a topic and describing its settings counts as this many elements (see `protocol.steps`)."""

@@ -14,20 +14,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.handlers.by_topic import answers_by_topic
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.steps import Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _STEP_COST_MARKER: Final = 10
 """Building, reading and appending one marker counts as this many elements (see `protocol.steps`)."""

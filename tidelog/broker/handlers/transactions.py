@@ -13,7 +13,6 @@ KIP-360 (PRODUCER_FENCED), KIP-664, KIP-890, KIP-994 (durations), KIP-1152 (patt
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.coordinator.consumer_groups.regexes import compiled, elements_a_match
@@ -25,13 +24,11 @@ from tidelog.broker.handlers.by_topic import NamedPartitions, answers_by_topic, 
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTION, WRITE_TOPIC
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.steps import Pace, Steps, each
 from tidelog.protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _FENCED_FROM = 2
 _SEVERAL_TRANSACTIONS_FROM = 4

@@ -8,18 +8,14 @@ Source: Kafka's ScramControlManager and ScramImage; KIP-554.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.users import check_name, checked_credential, mechanism_of
 from tidelog.broker.services import Services
+from tidelog.protocol import message_types as types
 from tidelog.protocol.errors import ApiError, ErrorCode, again
+from tidelog.protocol.messages.declaration import DictOf
 from tidelog.protocol.scram import ScramCredential, ScramMechanism
 from tidelog.protocol.steps import Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import DictOf
 
 _Changes = dict[ScramMechanism, ScramCredential | None]
 
