@@ -5,7 +5,7 @@ Owns the list of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.cluster.catalog import Catalog
@@ -26,44 +26,23 @@ if TYPE_CHECKING:
 class BrokerParts(Protocol):
     """See `Services`."""
 
-    @property
-    def settings(self) -> BrokerSettings: ...
+    settings: BrokerSettings
+    cluster: Cluster
+    catalog: Catalog
+    topics: Topics
+    coordinator_parts: CoordinatorParts
+    replicas: dict[tuple[str, int], Replica]
+    peers: Peers
+    tiering: Tiering | None
+    node_id: int
+    turns: Turns
+    metrics: Metrics
 
     @property
     def clock_ms(self) -> Callable[[], int]: ...
 
     @property
     def steady_ms(self) -> Callable[[], int]: ...
-
-    @property
-    def cluster(self) -> Cluster: ...
-
-    @property
-    def catalog(self) -> Catalog: ...
-
-    @property
-    def topics(self) -> Topics: ...
-
-    @property
-    def coordinator_parts(self) -> CoordinatorParts: ...
-
-    @property
-    def replicas(self) -> Mapping[tuple[str, int], Replica]: ...
-
-    @property
-    def peers(self) -> Peers: ...
-
-    @property
-    def tiering(self) -> Tiering | None: ...
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def turns(self) -> Turns: ...
-
-    @property
-    def metrics(self) -> Metrics: ...
 
     @property
     def config(self) -> BrokerConfig: ...
