@@ -102,17 +102,12 @@ class Layout:
 
     def new(self, cluster_id: str) -> Operation:
         """The transaction that makes a catalog where none is."""
-        absent = {"key": key(self.head), "target": "VERSION", "result": "EQUAL", "version": "0"}
-        return {"compare": [absent], "success": [put(self.head, head_value(cluster_id, 0))]}
+        return {"compare": [absent(self.head)], "success": [put(self.head, head_value(cluster_id, 0))]}
 
     def begun(self, cluster_id: str, image: ImagePointer) -> Operation:
         """The transaction that makes a catalog of an image whose chunks are written, where none is."""
-        absent = [
-            {"key": key(name), "target": "VERSION", "result": "EQUAL", "version": "0"}
-            for name in (self.head, self.image)
-        ]
         success = [put(self.head, head_value(cluster_id, image.revision)), put(self.image, _pointer(image))]
-        return {"compare": absent, "success": success}
+        return {"compare": [absent(self.head), absent(self.image)], "success": success}
 
     def commit(
         self, head: Head, deltas: Sequence[Delta], node_id: int, nonce: UUID, without_session: int | None
@@ -123,8 +118,7 @@ class Layout:
         entry = {"revision": revision, "deltas": fields, "nonce": nonce.hex}
         compare = [unchanged(self.head, head.changed_at)]
         if without_session is not None:
-            session = key(self.session(without_session))
-            compare.append({"key": session, "target": "VERSION", "result": "EQUAL", "version": "0"})
+            compare.append(absent(self.session(without_session)))
         return {
             "compare": compare,
             "success": [
@@ -210,6 +204,11 @@ def put(name: str, value: bytes, lease: int = 0) -> Operation:
 
 def delete(first: str, end: str) -> Operation:
     return {"request_delete_range": {"key": first, "range_end": end}}
+
+
+def absent(name: str) -> Operation:
+    """A comparison: a key does not exist."""
+    return {"key": key(name), "target": "VERSION", "result": "EQUAL", "version": "0"}
 
 
 def unchanged(name: str, changed_at: int) -> Operation:

@@ -326,12 +326,20 @@ def _image(connection: sqlite3.Connection) -> facts.StoredCluster:
     return facts.StoredCluster(catalog, facts.whole_number(int(meta["node_id"])))
 
 
+def _rows(
+    connection: sqlite3.Connection, table: str, key: str, value: str, one: int | str | None
+) -> list[tuple[Any, Any]]:
+    """Key and value of all rows, in the order of the keys, or of the row of one key if there is one."""
+    which = "" if one is None else f"WHERE {key} = ?"
+    rows = connection.execute(
+        f"SELECT {key}, {value} FROM {table} {which} ORDER BY {key}", () if one is None else (one,)
+    )
+    return rows.fetchall()
+
+
 def _brokers(connection: sqlite3.Connection, node_id: int | None = None) -> Iterator[BrokerRegistration]:
     """All brokers, or the one of this id if it exists. Raises ValueError."""
-    which = "" if node_id is None else "WHERE node_id = ?"
-    values = () if node_id is None else (node_id,)
-    rows = connection.execute(f"SELECT node_id, registration FROM brokers {which} ORDER BY node_id", values)
-    for found, registration in rows.fetchall():
+    for found, registration in _rows(connection, "brokers", "node_id", "registration", node_id):
         broker = facts.broker_of(facts.decoded(registration))
         if broker.node_id != found:
             raise ValueError(f"the row of broker {found} is of broker {broker.node_id}")
@@ -340,10 +348,8 @@ def _brokers(connection: sqlite3.Connection, node_id: int | None = None) -> Iter
 
 def _broker_configs(connection: sqlite3.Connection, broker: str | None = None) -> dict[str, dict[str, str]]:
     """The changed settings of all brokers, or of the one of this name. Raises ValueError."""
-    which = "" if broker is None else "WHERE broker = ?"
-    values = () if broker is None else (broker,)
-    rows = connection.execute(f"SELECT broker, configs FROM broker_configs {which} ORDER BY broker", values)
-    return {name: facts.configs_from(json.loads(configs)) for name, configs in rows.fetchall()}
+    rows = _rows(connection, "broker_configs", "broker", "configs", broker)
+    return {name: facts.configs_from(json.loads(configs)) for name, configs in rows}
 
 
 def _has_acl(connection: sqlite3.Connection, acl: Acl) -> bool:
@@ -355,24 +361,18 @@ def _users(
     connection: sqlite3.Connection, name: str | None = None
 ) -> dict[str, dict[ScramMechanism, ScramCredential]]:
     """All users, or the one of this name if it exists. Raises ValueError."""
-    which = "" if name is None else "WHERE name = ?"
-    values = () if name is None else (name,)
-    rows = connection.execute(f"SELECT name, credentials FROM users {which} ORDER BY name", values)
-    return {facts.user_name(user): facts.credentials_from(json.loads(held)) for user, held in rows.fetchall()}
+    rows = _rows(connection, "users", "name", "credentials", name)
+    return {facts.user_name(user): facts.credentials_from(json.loads(held)) for user, held in rows}
 
 
 def _client_quotas(
     connection: sqlite3.Connection, entity: QuotaEntity | None = None
 ) -> dict[QuotaEntity, dict[str, float]]:
     """The quotas of every entity that has some, or only of this one."""
-    which = "SELECT entity, quotas FROM client_quotas"
-    if entity is None:
-        rows = connection.execute(which)
-    else:
-        rows = connection.execute(f"{which} WHERE entity = ?", (facts.encoded(entity),))
+    one = None if entity is None else facts.encoded(entity)
     return {
         facts.quota_entity_from(json.loads(of)): facts.quotas_from(json.loads(quotas))
-        for of, quotas in rows.fetchall()
+        for of, quotas in _rows(connection, "client_quotas", "entity", "quotas", one)
     }
 
 
@@ -458,33 +458,25 @@ def _write(connection: sqlite3.Connection, delta: Delta) -> None:
                 (facts.encoded(dict(configs)), topic_id.bytes),
             )
         case BrokerConfigsChanged(broker_name, configs):
-            connection.execute("DELETE FROM broker_configs WHERE broker = ?", (broker_name,))
-            if configs:
-                row = (broker_name, facts.encoded(dict(configs)))
-                connection.execute("INSERT INTO broker_configs VALUES (?, ?)", row)
+            _replace(connection, "broker_configs", "broker", broker_name, dict(configs))
         case AclsChanged(added, removed):
             which = f"DELETE FROM acls WHERE ({_ACL_COLUMNS}) = (?, ?, ?, ?, ?, ?, ?)"
             connection.executemany(which, removed)
             connection.executemany("INSERT INTO acls VALUES (?, ?, ?, ?, ?, ?, ?)", added)
         case UserChanged(user, credentials):
-            connection.execute("DELETE FROM users WHERE name = ?", (user,))
-            if credentials:
-                row = (user, facts.encoded(facts.credentials_fields(credentials)))
-                connection.execute("INSERT INTO users VALUES (?, ?)", row)
+            _replace(connection, "users", "name", user, facts.credentials_fields(credentials))
         case ClientQuotasChanged(changed):
-            connection.executemany(
-                "DELETE FROM client_quotas WHERE entity = ?", [(facts.encoded(entity),) for entity in changed]
-            )
-            connection.executemany(
-                "INSERT INTO client_quotas VALUES (?, ?)",
-                [
-                    (facts.encoded(entity), facts.encoded(dict(quotas)))
-                    for entity, quotas in changed.items()
-                    if quotas
-                ],
-            )
+            for entity, quotas in changed.items():
+                _replace(connection, "client_quotas", "entity", facts.encoded(entity), dict(quotas))
         case ProducerIdsReserved(next_producer_id):
             _set_meta(connection, "next_producer_id", str(next_producer_id))
+
+
+def _replace(connection: sqlite3.Connection, table: str, key: str, name: str, value: object) -> None:
+    """Write the row of this key anew, or only remove it where nothing is left of its value."""
+    connection.execute(f"DELETE FROM {table} WHERE {key} = ?", (name,))
+    if value:
+        connection.execute(f"INSERT INTO {table} VALUES (?, ?)", (name, facts.encoded(value)))
 
 
 def _insert_deleted(connection: sqlite3.Connection, topic_id: UUID, held_by: Iterable[int]) -> None:

@@ -20,12 +20,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from tidelog.broker.observability.cleaner_counts import CleanerCounts
-from tidelog.broker.observability.series import counter, gauge
+from tidelog.broker.observability.series import Metric, counter, gauge
 from tidelog.broker.observability.throttle_counts import ThrottleCounts
 from tidelog.protocol.errors import error_code
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client import CollectorRegistry
 
     from tidelog.broker.cluster.membership import ClusterCounts
     from tidelog.broker.cluster.store import StoreView

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from tidelog.broker.observability.series import counter, gauge
-
-if TYPE_CHECKING:
-    from prometheus_client import Metric
+from tidelog.broker.observability.series import Metric, counter, gauge
 
 _NAME = "kafka_server_brokertopicmetrics_"
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from prometheus_client import Metric
+    import prometheus_client
+
+Metric: TypeAlias = "prometheus_client.Metric"
 
 
 def _family(

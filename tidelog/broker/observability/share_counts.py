@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from tidelog.broker.observability.series import counter, gauge
-
-if TYPE_CHECKING:
-    from prometheus_client import Metric
+from tidelog.broker.observability.series import Metric, counter, gauge
 
 
 class ShareLoad(NamedTuple):

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tidelog.broker.observability.series import counter
-
-if TYPE_CHECKING:
-    from prometheus_client import Metric
+from tidelog.broker.observability.series import Metric, counter
 
 MOST_CLIENTS: Final = 100
 OTHERS: Final = ("(others)", "(others)")
