@@ -68,7 +68,8 @@ class Saboteur:
             await site.users[int(step.draw * len(site.users))].disturb(step)
         elif kind is FaultKind.KILL_ALL:
             await self._ended()
-            await self._kill_all()
+            await asyncio.gather(*(broker.kill_9() for broker in site.brokers))
+            await asyncio.gather(*map(self._start, site.nodes))
         elif kind in _OF_MEMBERS and site.members is not None:
             await self._do(site.members, partial(self._disturb_members, site.members, step))
         else:
@@ -171,10 +172,6 @@ class Saboteur:
             await members.kill(number)
             await asyncio.sleep(step.duration_ms / 1000)
             await members.start(number)
-
-    async def _kill_all(self) -> None:
-        await asyncio.gather(*(broker.kill_9() for broker in self._site.brokers))
-        await asyncio.gather(*map(self._start, self._site.nodes))
 
     async def _kill(self, node: Node, step: Step) -> None:
         keys = self._site.api_keys

@@ -32,7 +32,7 @@ from faults.transactions.history import (
 
 
 def check(history: History) -> list[Finding]:
-    found = _counted(history.visible)
+    found = Counter(mark for log in history.visible.values() for _, mark in log if mark is not None)
     return [
         *_check_reads(history),
         *_check_followed(history),
@@ -42,10 +42,6 @@ def check(history: History) -> list[Finding]:
         *_check_ends(history.ends),
         *_check_committed(history.committed),
     ]
-
-
-def _counted(logs: Mapping[Place, Sequence[Stored]]) -> Counter[Output]:
-    return Counter(mark for log in logs.values() for _, mark in log if mark is not None)
 
 
 def _check_reads(history: History) -> Iterator[Finding]:

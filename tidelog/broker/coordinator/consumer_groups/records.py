@@ -224,10 +224,6 @@ def _regex_values(resolved: ResolvedRegex) -> DictOf[types.ConsumerGroupRegularE
     }
 
 
-def _regex_of(values: types.ConsumerGroupRegularExpressionValue) -> ResolvedRegex:
-    return ResolvedRegex(frozenset(values.topics), values.version, values.timestamp)
-
-
 def record_kind(
     record_type: Any,
     key_version: int,
@@ -311,6 +307,6 @@ CONSUMER_GROUP_RECORDS: tuple[RecordKind, ...] = (
         messages.ConsumerGroupRegularExpressionKey,
         messages.ConsumerGroupRegularExpressionValue,
         _regex_values,
-        _regex_of,
+        lambda values: ResolvedRegex(frozenset(values.topics), values.version, values.timestamp),
     ),
 )
