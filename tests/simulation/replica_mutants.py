@@ -129,6 +129,10 @@ def _nobody(_: Any) -> Any:
     return lambda _: frozenset()
 
 
+def _false(_: Any) -> Any:
+    return property(lambda _: False)
+
+
 def _played(steps: Callable[[Stage], Coroutine[Any, Any, None]]) -> Scenario:
     return Scenario(steps, brokers=2, replicas=2)
 
@@ -232,6 +236,12 @@ MUTANTS: Final = {
         Scenario(
             replica_scenarios.two_brokers_stop_at_once_while_the_third_catches_up, brokers=3, replicas=3
         ),
+    ),
+    "waiting": Mutant(
+        "a broker that stops waits for no followers, which cannot ask it any more",
+        ((Progress, "needs_others", _false),),
+        "a broker that stops waits for others for ever",
+        _played(replica_scenarios.coordinator_stops_before_what_it_replays_is_copied),
     ),
     "leader's disk": Mutant(
         "what is committed is on the leader's disk too",

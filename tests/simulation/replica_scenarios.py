@@ -5,7 +5,7 @@ Owns the steps. What is lost is seen by the checks of replicas (`replica_checks`
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, Final
@@ -14,6 +14,7 @@ from faults.checker import Kind
 from tests.simulation.scenarios import TOPIC, Stage
 from tests.simulation.virtual_broker import VirtualBroker
 from tests.simulation.virtual_etcd import MEMBERS
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.client import Admin, Consumer, Producer, TopicPartition
 
@@ -351,3 +352,46 @@ async def two_brokers_stop_at_once_while_the_third_catches_up(stage: Stage) -> N
     if too_few:
         stage.run.find(Kind.BROKEN_RULE, "stops leave fewer in sync than have to be")
     await stage.until_served()
+
+
+async def coordinator_stops_before_what_it_replays_is_copied(stage: Stage) -> None:
+    key, log = TopicPartition(TOPIC, 0), "__consumer_offsets"
+    await _begun(stage)
+    settings: dict[str, Any] = {"bootstrap_servers": stage.address, "request_timeout_ms": 1_000}
+    async with Consumer(group_id="g", **settings) as consumer:
+        await consumer.commit({key: 1})
+        await stage.until_served()
+        coordinator = next(
+            broker
+            for broker in stage.brokers
+            for place, replica in _replicas(broker).items()
+            if place[0] == log and replica.log.end_offset and not replica.is_follower
+        )
+        (other,) = (broker for broker in stage.brokers if broker is not coordinator)
+        ends = {place: each.log.end_offset for place, each in _replicas(coordinator).items()}
+        other.node.pause()
+        writing = asyncio.create_task(consumer.commit({key: 2}))
+        await stage.until(
+            lambda: any(each.log.end_offset > ends[place] for place, each in _replicas(coordinator).items()),
+            "an offset is not written",
+        )
+        coordinator.kill(cuts_power=False)
+        await stage.until(lambda: _loading(coordinator), "a coordinator does not begin")
+        life = coordinator.lives
+        stage.close((coordinator.machine,), MEMBERS)  # Else it is fenced, and leads no more.
+        coordinator.node.start(coordinator.stop())
+        await stage.until(lambda: coordinator.lives > life, "a broker that stops waits for others for ever")
+        stage.network.open_all_ways()
+        other.node.resume()
+        await asyncio.gather(writing, return_exceptions=True)
+    await stage.until_served()
+
+
+def _loading(broker: VirtualBroker) -> bool:
+    """Whether it replays what waits for others to copy it."""
+    found = () if broker.services is None else broker.services.groups._shards._shards.values()
+    return any(each.replica.is_behind and not each.is_loaded for each in found)
+
+
+def _replicas(broker: VirtualBroker) -> Mapping[tuple[str, int], Replica]:
+    return {} if broker.services is None else broker.services.replicas

@@ -312,9 +312,9 @@ class Services:
             await self.telemetry.close()
         if self.in_sync_sets is not None:
             await self.in_sync_sets.stop()
-        if not clean:
+        for replica in list(self.replicas.values()):
             # What coordinators wrote last waits for followers, which cannot ask any more.
-            for replica in list(self.replicas.values()):
+            if not clean or (replica.progress.needs_others and not replica.is_follower):
                 replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self._share is not None:
             await self._share.close()

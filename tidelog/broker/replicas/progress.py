@@ -89,6 +89,11 @@ class Progress:
         leader has committed, 0 until that says so in this epoch."""
         return self._limit
 
+    @property
+    def needs_others(self) -> bool:
+        """Whether what is written from now on is committed only with other replicas."""
+        return self._limit != _UNLIMITED
+
     def show(self, written_end: int) -> None:
         """Clients may read what this replica has written before `written_end`, durable here or not; with 0
         again only what is committed."""
