@@ -90,7 +90,7 @@ class Client:
 @pytest.mark.parametrize(
     ("before", "request_of", "most_files", "most_returns"),
     [
-        pytest.param([fetch], produce, 29, 26, id="Produce"),
+        pytest.param([fetch], produce, 29, 25, id="Produce"),
         pytest.param([produce, produce], produce, 25, 21, id="Produce in a stream"),
         pytest.param([produce], fetch, 26, 18, id="Fetch"),
     ],

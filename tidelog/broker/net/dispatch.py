@@ -185,7 +185,8 @@ class Dispatcher:
             exchange.task = result.task
             result.then(partial(self._given, exchange))
         else:
-            self._end(exchange, result)
+            exchange.is_over, exchange.answer = True, self._read_mapped(exchange, result)
+            exchange.client.answer_ready(exchange)
 
     def _given(self, exchange: Exchange, value: Any) -> None:
         """Its late answer has its value. Raises nothing: other callbacks run after this one."""
@@ -197,22 +198,22 @@ class Dispatcher:
             try:
                 next(steps)
             except StopIteration as end:
-                self._end(exchange, end.value)
+                exchange.is_over, exchange.answer = True, end.value
+                if sum(map(len, end.value)) >= LEAST_MAPPED_BYTES:
+                    exchange.answer = self._read_mapped(exchange, end.value)
+                exchange.client.answer_ready(exchange)
             else:
                 self._work(exchange, self._take_turns(exchange, steps, nullcontext()))
         except Exception as error:
             self._log_unexpected(exchange, error)
 
-    def _end(self, exchange: Exchange, answer: list[Buffer]) -> None:
-        exchange.is_over, exchange.answer = True, answer
-        if sum(map(len, answer)) >= LEAST_MAPPED_BYTES:
-            # It is not sent in the step of the loop in which it was read.
-            try:
-                exchange.answer = in_memory(answer)
-            except OSError as error:
-                self._log_unexpected(exchange, error)
-                exchange.answer = []
-        exchange.client.answer_ready(exchange)
+    def _read_mapped(self, exchange: Exchange, answer: list[Buffer]) -> list[Buffer]:
+        """The answer for a later step of the loop than that in which it was read."""
+        try:
+            return in_memory(answer)
+        except OSError as error:
+            self._log_unexpected(exchange, error)
+            return []
 
     def answer(self, exchange: Exchange, given: Any) -> Steps[list[Buffer]]:
         """The frame for what a handler gave, counted, and charged to quotas: for response values, or for an
