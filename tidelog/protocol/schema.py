@@ -245,11 +245,6 @@ def encode_response(api_key: int, version: int, values: Mapping[str, object]) ->
     return response_codec(api_key, version).encode(values)
 
 
-def encode_request_buffers(api_key: int, version: int, values: Mapping[str, object]) -> list[Buffer]:
-    """`encode_request` of a request with records, as buffers to write in order: records are not copied."""
-    return request_codec(api_key, version).encode_buffers(values)
-
-
 @cache
 def request_codec(api_key: int, version: int) -> Codec:
     """Raises ProtocolError if there is none."""

@@ -31,7 +31,6 @@ from tidelog.protocol.schema import (
     APIS,
     ApiKey,
     decode_response,
-    encode_request_buffers,
     encode_response,
     request_codec,
     response_codec,
@@ -268,7 +267,7 @@ def _encode_request(version: int, request: ProduceRequest) -> list[Buffer]:
         "timeout_ms": request.timeout_ms,
         "topic_data": topics,
     }
-    return encode_request_buffers(ApiKey.PRODUCE, version, values)
+    return request_codec(ApiKey.PRODUCE, version).encode_buffers(values)
 
 
 def one_topic_prefix(version: int, topic: Any) -> bytes:
