@@ -64,60 +64,6 @@ def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == f"tidelog {version('tidelog')}\n"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["nope"],
-        ["topic", "nope"],
-        ["produce"],
-        ["consume", "t", "--max-messages", "many"],
-        ["serve", "--set", "x"],
-        ["serve", "--nope"],
-    ],
-    ids=" ".join,
-)
-def test_wrong_usage_is_explained_and_exits_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["consume", "t", "--from-beginning", "--offset", "3"],
-        ["consume", "t", "--json", "--key-separator", ":"],
-        ["produce", "t", "--compression", "brotli"],
-        ["produce", "t", "--header", "no-value"],
-        ["topic", "create", "t", "--config", "no-value"],
-    ],
-    ids=" ".join,
-)
-def test_options_that_contradict_each_other_exit_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == 2
-    assert "Error: Invalid value" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flag", "advice"),
-    [
-        ("--prot", "did you mean --port?"),
-        ("--listeners", "write --set listeners=VALUE"),
-        ("--log-segment-byte", "did you mean log.segment.bytes?"),
-    ],
-)
-def test_serve_names_the_flag_or_setting_that_was_probably_meant(
-    flag: str, advice: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["serve", flag, "1"]) == 2
-    assert advice in capsys.readouterr().err
-
-
 def test_serve_reports_a_bad_setting_and_exits_1() -> None:
     # In a process of its own: serve sets up the logging of the whole process, for good.
     script = (

@@ -37,24 +37,3 @@ def test_each_value_names_its_source(
     assert found["log.segment.bytes"] == ("2000", "TIDELOG_LOG_SEGMENT_BYTES")
     assert found["num.partitions"] == ("3", "the command line")
     assert found["message.max.bytes"] == ("1048588", "default")
-
-
-@pytest.mark.parametrize(
-    ("assignment", "expected"),
-    [
-        ("num.partitions=0", "from 1 to"),
-        ("num.partition=1", "did you mean num.partitions?"),
-        ("x", "name=value"),
-        ("ssl.key.password=sesame", "TIDELOG_SSL_KEY_PASSWORD"),
-        ("listener.name.inside.ssl.keystore.key=sesame", "TIDELOG_LISTENER_NAME_INSIDE_SSL_KEYSTORE_KEY"),
-    ],
-)
-def test_a_bad_setting_is_one_line_and_exit_code_1(
-    assignment: str, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["config", "--set", assignment]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert expected in error
-    assert error.count("\n") == 1
-    assert "sesame" not in error

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tidelog.cli.failures import Failure
-from tidelog.cli.main import main
 from tidelog.cli.options import unescape
 from tidelog.cli.produce import _lines, _split
 
@@ -73,10 +72,3 @@ def test_the_first_separator_parts_key_and_value() -> None:
 def test_separators_may_be_typed_as_escapes() -> None:
     assert unescape(r"\t") == b"\t"
     assert unescape("€") == "€".encode()
-
-
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["produce", "orders", "--file", str(tmp_path / "missing")]) == 1
-    assert (
-        capsys.readouterr().err == f"error: cannot read {tmp_path / 'missing'}: No such file or directory\n"
-    )

@@ -1,4 +1,4 @@
-"""What clients are answered, and what is then so: `scripts/`."""
+"""What clients are answered, and what is then so: `scripts/`, and `share_scripts/` of share groups."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.scripts import Case, cases
+from tests.unit.broker.handlers.share_site import ShareSite
 from tests.unit.broker.handlers.site import Site
 from tidelog.broker.observability import log_events
 
@@ -22,6 +23,14 @@ def _levels() -> Iterator[None]:
 @cases(*sorted((Path(__file__).parent / "scripts").glob("*.txt")))
 async def test_script(case: Case, rewrite: bool, open_asker: Callable[..., Any]) -> None:
     site = Site(open_asker)
+    if not any(line.startswith("open") for line in case.lines):
+        await site.open()
+    await case.play(site, rewrite)
+
+
+@cases(*sorted((Path(__file__).parent / "share_scripts").glob("*.txt")))
+async def test_share_script(case: Case, rewrite: bool, open_asker: Callable[..., Any]) -> None:
+    site = ShareSite(open_asker)
     if not any(line.startswith("open") for line in case.lines):
         await site.open()
     await case.play(site, rewrite)

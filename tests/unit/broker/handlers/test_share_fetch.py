@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge: a record is one member's at a time, until it is accepted or rejected."""
+"""Members that wait, and disks that are slow, under ShareFetch; `share_scripts/` has what is answered."""
 
 import asyncio
 import errno
@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.conftest import Clock
 from tests.unit.broker.handlers.conftest import Asker, make_batch
-from tests.unit.broker.handlers.sharing import ACCEPT, REJECT, RELEASE, RENEW, Member
+from tests.unit.broker.handlers.sharing import ACCEPT, RELEASE, Member
 from tests.unit.broker.handlers.transactional import TransactionalClient
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC
@@ -21,12 +20,9 @@ from tidelog.broker.share import partitions
 from tidelog.broker.share.log_reader import READ_BYTES
 from tidelog.broker.share.share_partition import Acknowledgement
 from tidelog.broker.storage.disk import Disk
-from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.errors import ErrorCode
 
 Open = Callable[..., Any]
-LOCK_MS = 50
-SETTINGS = {"group_share_min_record_lock_duration_ms": 1, "group_share_record_lock_duration_ms": LOCK_MS}
 
 
 async def with_records(asker: Asker, count: int = 3, *, per_batch: int = 1) -> None:
@@ -43,90 +39,6 @@ async def joined(asker: Asker, count: int = 3, *, per_batch: int = 1, **configs:
     return member
 
 
-async def test_a_member_gets_records_once_and_what_it_accepts_stays_accepted_after_a_crash(
-    open_asker: Open,
-) -> None:
-    asker = await open_asker()
-    await with_records(asker, 4)
-    member = Member(asker)
-    answer = await member.join()
-    assert [each.partitions for each in answer.assignment.topic_partitions] == [[0]]
-    assert await member.got() == {0: 1, 1: 1, 2: 1, 3: 1}
-    assert await member.got() == {}
-    assert await member.acknowledge((0, 1, [ACCEPT]), (3, 3, [ACCEPT])) == 0
-    await asker.services.close(clean=False)
-
-    later = Member(await open_asker(), epoch=0)
-    # The record that was not acknowledged was in nobody's hands any more.
-    assert await later.got() == {2: 1}
-
-
-async def test_released_records_are_delivered_again_and_rejected_ones_are_not(asker: Asker) -> None:
-    member, other = await joined(asker, 4), Member(asker, member_id="other", epoch=0)
-    await member.got()
-    assert await member.acknowledge((0, 3, [RELEASE, REJECT, RELEASE, ACCEPT])) == 0
-    assert await other.got() == {0: 2, 2: 2}
-
-
-async def test_a_record_that_was_delivered_as_often_as_the_limit_says_is_archived(asker: Asker) -> None:
-    member = await joined(asker, 1, **{"share.delivery.count.limit": "2"})
-    for count in (1, 2):
-        assert await member.got() == {0: count}
-        assert await member.acknowledge((0, 0, [RELEASE])) == 0
-    assert await member.got() == {}
-
-
-async def test_acknowledgements_come_with_a_fetch_too(asker: Asker) -> None:
-    member = await joined(asker)
-    assert await member.got() == {0: 1, 1: 1, 2: 1}
-    answer = await member.fetch((0, 2, [ACCEPT]), (7, 7, [ACCEPT]))
-    (partition,) = answer.responses[0].partitions
-    assert partition.acknowledge_error_code == ErrorCode.INVALID_REQUEST
-    answer = await member.fetch((0, 2, [ACCEPT]))
-    (partition,) = answer.responses[0].partitions
-    assert partition.acknowledge_error_code == 0
-    assert answer.acquisition_lock_timeout_ms == 30_000
-    assert await member.got() == {}
-
-
-async def test_when_a_lock_ends_another_member_gets_the_record_and_a_late_acknowledgement_is_refused(
-    open_asker: Open, clock: Clock
-) -> None:
-    asker = await open_asker(**SETTINGS)
-    member, other = await joined(asker), Member(asker, member_id="other", epoch=0)
-    assert await member.got() == {0: 1, 1: 1, 2: 1}
-    assert await other.got() == {}
-    clock.now_ms += 10 * LOCK_MS
-    found = await other.got(max_wait_ms=5_000)
-    assert found == {0: 2, 1: 2, 2: 2}
-    assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
-    assert await other.acknowledge((0, 2, [ACCEPT])) == 0
-
-
-async def test_a_renewed_lock_lasts_longer(open_asker: Open, clock: Clock) -> None:
-    asker = await open_asker(**SETTINGS)
-    member, other = await joined(asker, 2), Member(asker, member_id="other", epoch=0)
-    assert await member.got() == {0: 1, 1: 1}
-    clock.now_ms += LOCK_MS // 2
-    assert await member.acknowledge((0, 0, [RENEW]), is_renew_ack=True) == 0
-    clock.now_ms += LOCK_MS // 2
-    assert await other.got(max_wait_ms=5_000) == {1: 2}
-    assert await member.acknowledge((0, 0, [ACCEPT])) == 0
-
-
-@pytest.mark.parametrize("asked", ["max_bytes", "min_bytes", "max_records", "max_wait_ms"])
-async def test_a_fetch_that_renews_locks_may_not_ask_for_records(asker: Asker, asked: str) -> None:
-    """As in Kafka 4.4."""
-    member = await joined(asker)
-    assert await member.got(max_records=1) == {0: 1}
-    nothing = dict.fromkeys(("max_bytes", "min_bytes", "max_records", "max_wait_ms"), 0)
-    with pytest.raises(ApiError) as refused:
-        await member.fetch((0, 0, [RENEW]), is_renew_ack=True, **{**nothing, asked: 1})
-    assert refused.value.code == ErrorCode.INVALID_REQUEST
-    answer = await member.fetch((0, 0, [RENEW]), is_renew_ack=True, **nothing)
-    assert answer.responses[0].partitions[0].acknowledge_error_code == 0
-
-
 async def test_what_a_member_held_is_free_once_its_connection_is_gone(asker: Asker) -> None:
     member = await joined(asker)
     assert await member.got() == {0: 1, 1: 1, 2: 1}
@@ -134,16 +46,6 @@ async def test_what_a_member_held_is_free_once_its_connection_is_gone(asker: Ask
     other = Member(Asker(asker.services, asker.clock), member_id="other", epoch=0)
     await until(lambda: not len(asker.services.share.sessions))
     assert await other.got(max_wait_ms=5_000) == {0: 2, 1: 2, 2: 2}
-
-
-async def test_the_last_request_of_a_session_releases_what_it_does_not_acknowledge(asker: Asker) -> None:
-    member, other = await joined(asker), Member(asker, member_id="other", epoch=0)
-    await member.got()
-    assert await member.acknowledge((0, 0, [ACCEPT]), epoch=-1) == 0
-    assert await other.got() == {1: 2, 2: 2}
-    with pytest.raises(ApiError) as refused:
-        await member.fetch(epoch=1)
-    assert refused.value.code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
 async def test_an_answer_that_fails_keeps_no_other_waiting(
@@ -172,81 +74,6 @@ async def test_the_settings_of_so_many_groups_are_kept(asker: Asker, monkeypatch
     assert len(share._kept_settings) <= 2
 
 
-@pytest.mark.parametrize(
-    ("batches", "code"),
-    [
-        ([(0, 0, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),
-        ([(3, 9, [ACCEPT])], ErrorCode.INVALID_REQUEST),
-        ([(2**62, 2**62, [ACCEPT])], ErrorCode.INVALID_REQUEST),
-        ([(2, 1, [ACCEPT])], ErrorCode.INVALID_REQUEST),
-        ([(-5, 2, [ACCEPT])], ErrorCode.INVALID_REQUEST),
-        ([(0, 2**62, [ACCEPT])], ErrorCode.INVALID_REQUEST),
-        ([(0, 1, [ACCEPT, 9])], ErrorCode.INVALID_REQUEST),
-        ([(0, 2, [ACCEPT, ACCEPT])], ErrorCode.INVALID_REQUEST),
-        ([(0, 0, [])], ErrorCode.INVALID_REQUEST),
-        ([(2, 2, [ACCEPT]), (2, 2, [RELEASE])], ErrorCode.INVALID_RECORD_STATE),
-        ([(1, 2, [ACCEPT]), (2, 2, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),
-        ([(0, 2, [ACCEPT]), (1, 2, [ACCEPT])], ErrorCode.INVALID_REQUEST),
-        ([(0, 2, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),
-        ([(1, 2, [ACCEPT, ACCEPT, ACCEPT])], ErrorCode.INVALID_REQUEST),
-        ([(1, 1, [-1])], ErrorCode.INVALID_REQUEST),
-        ([(2, 2, [ACCEPT]), (1, 1, [ACCEPT])], ErrorCode.INVALID_REQUEST),
-        ([(2, 2, [RENEW])], ErrorCode.INVALID_REQUEST),
-        ([(2, 2, [ACCEPT]), (0, 0, [ACCEPT])], ErrorCode.INVALID_REQUEST),
-    ],
-    ids=str,
-)
-async def test_a_bad_acknowledgement_is_refused_and_changes_nothing(
-    asker: Asker, batches: list[tuple[int, int, list[int]]], code: ErrorCode
-) -> None:
-    """The member holds 1 and 2, another one holds 0. Kafka 4.4 answers with these codes."""
-    member, other = await joined(asker), Member(asker, member_id="other", epoch=0)
-    assert await other.got(max_records=1) == {0: 1}
-    assert await member.got() == {1: 1, 2: 1}
-    assert await member.acknowledge(*batches) == code
-    assert await member.acknowledge((1, 2, [RELEASE])) == 0
-    assert await member.got() == {1: 2, 2: 2}
-    assert await other.acknowledge((0, 0, [ACCEPT])) == 0
-
-
-async def test_a_topic_that_is_gone_is_refused_by_its_id(asker: Asker) -> None:
-    member = await joined(asker)
-    assert await member.got() == {0: 1, 1: 1, 2: 1}
-    known = asker.topic("jobs").topic_id
-    await asker.services.topics.delete(known)
-    batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [ACCEPT]}]
-    partitions = [{"partition_index": 0, "acknowledgement_batches": batches}]
-    asked = {"group_id": "pool", "member_id": "first", "share_session_epoch": member.epoch}
-    topics = [{"topic_id": known, "partitions": partitions}]
-    answer = await asker.ask(ApiKey.SHARE_FETCH, 2, **asked, max_records=1, max_bytes=1, topics=topics)
-    (partition,) = answer.responses[0].partitions
-    assert partition.error_code == partition.acknowledge_error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    answer = await asker.ask(
-        ApiKey.SHARE_ACKNOWLEDGE, 2, **{**asked, "share_session_epoch": member.epoch + 1}, topics=topics
-    )
-    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-
-
-async def test_a_session_that_begins_anew_keeps_what_its_member_holds(asker: Asker) -> None:
-    """As in Kafka 4.4: only a last request, or a lost connection, releases it."""
-    member, other = await joined(asker), Member(asker, member_id="other", epoch=0)
-    assert await member.got() == {0: 1, 1: 1, 2: 1}
-    member.epoch = 0
-    assert await member.got() == {}
-    assert await other.got() == {}
-    assert await member.acknowledge((0, 2, [ACCEPT])) == 0
-
-
-@pytest.mark.parametrize("epoch", [0, 2, 7])
-async def test_an_acknowledgement_of_another_session_epoch_is_refused(asker: Asker, epoch: int) -> None:
-    member = await joined(asker)
-    await member.got()
-    with pytest.raises(ApiError) as refused:
-        await member.acknowledge((0, 0, [ACCEPT]), epoch=epoch)
-    assert refused.value.code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert await member.acknowledge((0, 0, [ACCEPT])) == 0
-
-
 async def test_who_has_waited_longest_gets_records_first(open_asker: Open) -> None:
     asker = await open_asker(
         group_share_partition_max_record_locks=100, group_share_min_partition_max_record_locks=1
@@ -263,33 +90,6 @@ async def test_who_has_waited_longest_gets_records_first(open_asker: Open) -> No
         assert [each.first_offset for each in partition.acquired_records] == [done + 100]
         waiting = asked
     waiting.cancel()
-
-
-async def test_no_more_sessions_than_the_limit(open_asker: Open) -> None:
-    asker = await open_asker(group_share_max_share_sessions=1)
-    member = await joined(asker)
-    await member.got()
-    with pytest.raises(ApiError) as refused:
-        await Member(asker, member_id="other", epoch=0).got()
-    assert refused.value.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-
-
-async def test_a_group_has_no_more_records_in_flight_than_its_limit_and_one_batch(open_asker: Open) -> None:
-    asker = await open_asker(
-        group_share_partition_max_record_locks=100, group_share_min_partition_max_record_locks=1
-    )
-    member = await joined(asker, 120, per_batch=30)
-    assert len(await member.got()) == 120
-    await asker.produce("jobs", make_batch(b"next"))
-    assert await member.got() == {}
-    assert await member.acknowledge((0, 119, [ACCEPT])) == 0
-    assert await member.got() == {120: 1}
-
-
-async def test_the_record_limit_holds_within_a_batch_if_the_member_says_so(asker: Asker) -> None:
-    member = await joined(asker, 6, per_batch=3)
-    assert await member.got(max_records=2, share_acquire_mode=1) == {0: 1, 1: 1}
-    assert await member.got(max_records=2) == {2: 1, 3: 1, 4: 1, 5: 1}
 
 
 async def stable_up_to(asker: Asker, offset: int) -> None:
@@ -335,30 +135,6 @@ async def test_what_was_read_ahead_is_read_again_for_a_group_that_reads_committe
     assert await member.got() == {3: 1}
 
 
-async def test_a_group_begins_at_the_end_unless_told_otherwise_and_remembers_where(open_asker: Open) -> None:
-    asker = await open_asker()
-    member = await joined(asker, 2, **{"share.auto.offset.reset": "latest"})
-    assert await member.got() == {}
-    await asker.produce("jobs", make_batch(b"new"))
-    await asker.services.close(clean=False)
-    later = Member(await open_asker(), epoch=0)
-    assert await later.got() == {2: 1}
-
-
-async def test_deleted_records_are_done(asker: Asker) -> None:
-    member = await joined(asker, 5)
-    assert len(await member.got(max_records=3)) == 3
-    await asker.ask(
-        ApiKey.DELETE_RECORDS,
-        2,
-        topics=[{"name": "jobs", "partitions": [{"partition_index": 0, "offset": 4}]}],
-        timeout_ms=1_000,
-    )
-    assert await member.got() == {4: 1}
-    assert await member.acknowledge((0, 4, [ACCEPT])) == 0
-    assert await member.got() == {}
-
-
 async def test_a_waiting_fetch_gets_new_records_at_once(asker: Asker) -> None:
     member = await joined(asker, 1)
     assert await member.got() == {0: 1}
@@ -366,51 +142,6 @@ async def test_a_waiting_fetch_gets_new_records_at_once(asker: Asker) -> None:
     await asyncio.sleep(0)
     await asker.produce("jobs", make_batch(b"new"))
     assert await waiting == {1: 1}
-
-
-async def test_metrics_count_what_is_in_flight_and_what_became_of_it(asker: Asker) -> None:
-    member = await joined(asker, 4)
-    await member.got()
-    counts = asker.services.metrics.share
-    assert counts is not None
-    assert counts.load() == (1, 1, 4)
-    assert await member.acknowledge((0, 1, [ACCEPT]), (2, 3, [RELEASE, REJECT])) == 0
-    assert counts.acknowledged == {"accept": 2, "release": 1, "reject": 1}
-    assert counts.load() == (1, 1, 1)
-    names = {each.name for each in counts.collect()}
-    assert "kafka_server_sharepartitionmetrics_inflightmessagecount" in names
-
-
-async def test_a_group_may_begin_at_a_time(asker: Asker, clock: Clock) -> None:
-    await asker.create("jobs")
-    await asker.produce("jobs", make_batch(b"old", timestamp_ms=clock.now_ms - 7_200_000))
-    await asker.produce("jobs", make_batch(b"new", timestamp_ms=clock.now_ms - 1_800_000))
-    member = Member(asker)
-    await member.join(**{"share.auto.offset.reset": "by_duration:PT1H"})
-    assert await member.got() == {1: 1}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("share.auto.offset.reset", "by_duration:1h"),
-        ("share.auto.offset.reset", "none"),
-        ("share.isolation.level", "serializable"),
-        ("share.record.lock.duration.ms", "14999"),
-        ("share.record.lock.duration.ms", "60001"),
-        ("share.delivery.count.limit", "1"),
-        ("share.partition.max.record.locks", "4001"),
-        ("share.heartbeat.interval.ms", "45000"),
-        ("share.renew.acknowledge.enable", "maybe"),
-    ],
-)
-async def test_a_setting_of_a_share_group_out_of_its_bounds_is_refused(
-    asker: Asker, name: str, value: str
-) -> None:
-    configs = [{"name": name, "config_operation": 0, "value": value}]
-    resource = {"resource_type": 32, "resource_name": "pool", "configs": configs}
-    answer = await asker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
-    assert answer.responses[0].error_code == ErrorCode.INVALID_CONFIG
 
 
 async def test_records_that_become_free_go_to_who_has_waited_longest_and_the_others_wait_on(

@@ -1,12 +1,13 @@
-"""The decisions of the authorizer: Kafka's rules, whatever the number of ACLs, and none that outlives its
-ACL."""
+"""The decisions of the authorizer: Kafka's rules (`authorizer.txt`), whatever the number of ACLs."""
 
 import gc
 import random
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
+from tests.scripts import Case, cases
 from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.security import authorizer as module
 from tidelog.broker.security.authorizer import (
@@ -37,142 +38,71 @@ def acl(
     return Acl(kind, pattern, name, principal, host, operation, permission)
 
 
-def may(
-    acls: list[Acl],
-    operation: Operation,
-    name: str = "t",
-    *,
-    kind: ResourceType = TOPIC,
-    principal: str = ALICE,
-    host: str = "10.0.0.1",
-    **settings: bool,
-) -> bool:
-    access = Authorizer(acls, ["User:admin"], **settings).access(principal, host)
-    answer = access.may(operation, kind, name)
-    assert access.may(operation, kind, name) is answer  # The kept decision.
-    return answer
+class Script:
+    """The commands. Alice asks about topics, from 10.0.0.1. Words: `user=`, `host=`, `kind=`, `prefixed`."""
+
+    def __init__(self) -> None:
+        self.authorizer = Authorizer((), ["User:admin"])
+        self.acls: list[Acl] = []
+
+    def open_to_all(self) -> None:
+        """What has no ACL is open to everybody."""
+        self.authorizer = Authorizer((), ["User:admin"], allow_if_no_acl=True)
+
+    def allow(self, operation: str, name: str, *words: str, deny: bool = False) -> None:
+        options = _options(words)
+        self.acls.append(
+            acl(
+                Operation[operation],
+                name,
+                kind=ResourceType[options.get("kind", "TOPIC")],
+                prefixed="prefixed" in words,
+                principal=f"User:{options.get('user', 'alice')}",
+                host=options.get("host", "*"),
+                deny=deny,
+            )
+        )
+        self.authorizer.change(self.acls[-1:], ())
+
+    def deny(self, operation: str, name: str, *words: str) -> None:
+        self.allow(operation, name, *words, deny=True)
+
+    def drop(self) -> None:
+        """The last ACL."""
+        self.authorizer.change((), [self.acls.pop()])
+
+    def drop_all(self) -> None:
+        while self.acls:
+            self.drop()
+
+    def may(self, operation: str, name: str, *words: str) -> str:
+        """The name `any`: with any topic at all (KIP-679)."""
+        options = _options(words)
+        access = self.authorizer.access(
+            f"User:{options.get('user', 'alice')}", options.get("host", "10.0.0.1")
+        )
+        asked, kind = Operation[operation], ResourceType[options.get("kind", "TOPIC")]
+        first, kept = (
+            access.may_with_any(asked, kind) if name == "any" else access.may(asked, kind, name)
+            for _ in range(2)
+        )
+        assert first is kept
+        return "yes" if first else "no"
 
 
-def test_without_an_acl_nothing_is_allowed() -> None:
-    assert not may([], READ)
-    assert not may([acl(READ, "other")], READ)
+def _options(words: tuple[str, ...]) -> dict[str, str]:
+    return dict(word.split("=") for word in words if "=" in word)
 
 
-def test_a_super_user_may_do_everything_even_what_is_denied() -> None:
-    denied = [acl(Operation.ALL, "*", principal="User:*", deny=True)]
-    assert may(denied, WRITE, principal="User:admin")
-    assert not may(denied, WRITE, principal="User:Admin")
-
-
-def test_an_acl_counts_for_its_principal_host_resource_and_operation_only() -> None:
-    only = [acl(READ, "t", host="10.0.0.1")]
-    assert may(only, READ)
-    assert not may(only, WRITE)
-    assert not may(only, READ, "t2")
-    assert not may(only, READ, kind=GROUP)
-    assert not may(only, READ, principal="User:bob")
-    assert not may(only, READ, host="10.0.0.2")
-
-
-def test_wildcards_stand_for_all_users_hosts_and_names() -> None:
-    assert may([acl(READ, "*")], READ, "whatever")
-    assert may([acl(READ, principal="User:*")], READ, principal="Group:x")
-    assert not may([acl(READ, "*", prefixed=True)], READ, "whatever"), "a prefix has no wildcards"
-    assert may([acl(READ, "*", prefixed=True)], READ, "*starred")
-
-
-def test_a_prefix_has_all_names_that_begin_with_it() -> None:
-    prefix = [acl(READ, "app-", prefixed=True), acl(READ, "x", prefixed=True)]
-    assert may(prefix, READ, "app-1")
-    assert may(prefix, READ, "app-")
-    assert not may(prefix, READ, "app")
-    assert not may([acl(READ, "app-")], READ, "app-1"), "a literal is no prefix"
-
-
-@pytest.mark.parametrize(
-    "denial",
-    [
-        acl(READ, "app-1", deny=True),
-        acl(READ, "a", prefixed=True, deny=True),
-        acl(READ, "*", deny=True),
-        acl(READ, "app-1", principal="User:*", deny=True),
-        acl(READ, "app-1", host="10.0.0.1", deny=True),
-        acl(Operation.ALL, "app-1", deny=True),
-    ],
-)
-def test_one_denial_wins_over_all_that_allow(denial: Acl) -> None:
-    allowing = [acl(READ, "app-1"), acl(Operation.ALL, "*"), acl(READ, "app-", prefixed=True)]
-    assert may(allowing, READ, "app-1")
-    assert not may([*allowing, denial], READ, "app-1")
-    assert not may([denial, *allowing], READ, "app-1")
-
-
-@pytest.mark.parametrize("operation", [READ, WRITE, Operation.DELETE, Operation.ALTER])
-def test_read_write_delete_and_alter_imply_describe(operation: Operation) -> None:
-    assert may([acl(operation)], DESCRIBE)
-    assert not may([acl(operation)], Operation.DESCRIBE_CONFIGS)
-    assert not may([acl(operation), acl(DESCRIBE, deny=True)], DESCRIBE)
-    assert may([acl(DESCRIBE), acl(operation, deny=True)], DESCRIBE), "a denial implies nothing"
-
-
-def test_alter_configs_implies_describe_configs_and_nothing_else() -> None:
-    assert may([acl(Operation.ALTER_CONFIGS)], Operation.DESCRIBE_CONFIGS)
-    assert not may([acl(Operation.ALTER_CONFIGS)], DESCRIBE)
-    assert not may([acl(Operation.CREATE)], DESCRIBE)
+@cases(Path(__file__).parent / "authorizer.txt")
+async def test_authorizer(case: Case, rewrite: bool) -> None:
+    await case.play(Script(), rewrite)
 
 
 def test_all_is_every_operation() -> None:
     allowed = Authorizer([acl(Operation.ALL)]).access(ALICE, "h").allowed(TOPIC, "t")
     assert allowed == EVERYTHING
     assert allowed & SUPPORTED_OPERATIONS[TOPIC] == SUPPORTED_OPERATIONS[TOPIC]
-
-
-def test_everyone_may_use_a_resource_without_any_acl_if_so_configured() -> None:
-    others = [acl(READ, principal="User:bob")]
-    assert may(others, WRITE, "free", allow_if_no_acl=True)
-    assert not may(others, READ, "t", allow_if_no_acl=True), "bob's ACL closes it for the others"
-    assert not may([acl(READ, "*", principal="User:bob")], READ, "free", allow_if_no_acl=True)
-
-
-@pytest.mark.parametrize(
-    ("acls", "expected"),
-    [
-        ([], False),
-        ([acl(WRITE, "a")], True),
-        ([acl(Operation.ALL, "a", prefixed=True)], True),
-        ([acl(READ, "a")], False),
-        ([acl(WRITE, "a", principal="User:bob")], False),
-        ([acl(WRITE, "a", host="10.0.0.2")], False),
-        ([acl(WRITE, "a", kind=GROUP)], False),
-        ([acl(WRITE, "a"), acl(WRITE, "a", deny=True)], False),
-        ([acl(WRITE, "abc"), acl(WRITE, "ab", prefixed=True, deny=True)], False),
-        ([acl(WRITE, "abc", prefixed=True), acl(WRITE, "ab", prefixed=True, deny=True)], False),
-        ([acl(WRITE, "ab", prefixed=True), acl(WRITE, "abc", prefixed=True, deny=True)], True),
-        ([acl(WRITE, "ab", prefixed=True), acl(WRITE, "ab", deny=True)], True),
-        ([acl(WRITE, "*"), acl(WRITE, "a", deny=True)], True),
-        ([acl(WRITE, "a"), acl(WRITE, "*", deny=True)], False),
-        ([acl(WRITE, "a"), acl(Operation.ALL, "*", principal="User:*", deny=True)], False),
-    ],
-)
-def test_write_on_any_topic_is_enough_for_an_idempotent_producer(acls: list[Acl], expected: bool) -> None:
-    """KIP-679. No denial of a part matters while a part is left."""
-    access = Authorizer(acls).access(ALICE, "10.0.0.1")
-    assert access.may_with_any(WRITE, TOPIC) is expected
-    assert access.may_with_any(WRITE, TOPIC) is expected
-
-
-def test_each_change_of_the_acls_drops_what_was_decided_before() -> None:
-    authorizer = Authorizer()
-    access = authorizer.access(ALICE, "h")
-    assert not access.may(READ, TOPIC, "t")
-    assert not access.may_with_any(WRITE, TOPIC)
-    both = [acl(READ), acl(WRITE)]
-    authorizer.change(both, ())
-    assert access.may(READ, TOPIC, "t")
-    assert access.may_with_any(WRITE, TOPIC)
-    authorizer.change((), both)
-    assert not access.may(READ, TOPIC, "t")
-    assert not access.may_with_any(WRITE, TOPIC)
 
 
 def test_connections_of_one_principal_and_host_share_their_decisions() -> None:

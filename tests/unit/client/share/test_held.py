@@ -1,249 +1,106 @@
-"""What is held, and what each answer of the broker does to it."""
+"""What is held, and what each answer of the broker does to it: `held.txt`."""
 
+from collections.abc import Iterable
+from pathlib import Path
 from uuid import UUID
 
+from tests.scripts import Case, cases
 from tidelog.client import AcknowledgeType, TopicPartition
-from tidelog.client.share.held import GAP, HeldPartition, batches_of
+from tidelog.client.share.held import GAP, HeldPartition
 from tidelog.client.share.session import Batch, SharePartition
 from tidelog.protocol.errors import ErrorCode
 
-ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 LOCK = 30.0
 
 
-def holding(*offsets: int, got: bool = True) -> HeldPartition:
-    """One that holds these from time 0 to 30."""
-    held = HeldPartition(TopicPartition("t", 0), SharePartition(UUID(int=7), 0), 1, lambda: None)
-    held.acquired(offsets, LOCK)
-    for offset in offsets if got else ():
-        held.returned(offset)
-    return held
+class Script:
+    """The commands. Offsets are `1 2` or `1-9`; a time is in seconds, a lock lasts 30."""
+
+    def __init__(self) -> None:
+        partition = TopicPartition("t", 0), SharePartition(UUID(int=7), 0)
+        self.held = HeldPartition(*partition, 1, lambda: None)
+
+    def acquire(self, *words: str) -> None:
+        """From time 0 on, or locked `until=` another time."""
+        ends = [float(word[6:]) for word in words if word.startswith("until=")]
+        self.held.acquired(_offsets(word for word in words if "=" not in word), *(ends or [LOCK]))
+
+    def read(self, *words: str) -> None:
+        for offset in _offsets(words):
+            self.held.returned(offset)
+
+    def hold(self, *words: str) -> None:
+        self.acquire(*words)
+        self.read(*words)
+
+    def put_back(self, offset: str) -> None:
+        self.held.not_returned(int(offset))
+
+    def begin(self, offset: str) -> None:
+        """To process it."""
+        self.held.begin(int(offset))
+
+    def end(self, offset: str) -> None:
+        self.held.end(int(offset))
+
+    def pass_over(self, *words: str) -> None:
+        self.held.passed_over(_offsets(words), GAP)
+
+    def acknowledge(self, kind: str, *words: str) -> str | None:
+        """The offsets of which that was too late."""
+        late = [each for each in _offsets(words) if not self.held.acknowledge(each, AcknowledgeType[kind])]
+        return " ".join(("too late:", *map(str, late))) if late else None
+
+    def send(self) -> str:
+        return _text(self.held.take()) if self.held.has_to_send() else "nothing to send"
+
+    def renew(self, now: str, who: str = "consumer") -> str:
+        """Send what is due, of which the application asked for a part or for all."""
+        renews = who == "consumer"
+        if not self.held.has_renewals(float(now), LOCK, renews=renews):
+            return "nothing is due"
+        return _text(self.held.take_renewals(float(now), LOCK, renews=renews))
+
+    def next(self, who: str = "consumer") -> str:
+        return str(self.held.next_at(LOCK, renews=who == "consumer"))
+
+    def answer(self, code: str = "NONE", until: str = "60") -> str:
+        settled = self.held.answered(ErrorCode[code], float(until))
+        refused = f", refused {' '.join(map(str, settled.refused))}" * bool(settled.refused)
+        return f"done {' '.join(map(str, settled.done)) or '-'}{refused}"
+
+    def lose(self) -> None:
+        """The session with the broker ends."""
+        self.held.session_ended()
+
+    def expire(self, now: str) -> str:
+        return f"expired: {' '.join(map(str, self.held.expire(float(now)))) or '-'}"
+
+    def expire_many(self, now: str) -> str:
+        return str(len(self.held.expire(float(now))))
+
+    def give_up(self) -> str:
+        return f"lost: {' '.join(map(str, sorted(self.held.give_up())))}"
+
+    def state(self) -> str:
+        unsettled = " ".join(map(str, sorted(self.held.unsettled())))
+        unread = " ".join(str(each) for each in range(10) if self.held.is_unread(each))
+        idle = ", idle" * self.held.is_idle + ", to be sent at once" * (not self.held.is_last)
+        return f"{self.held.open_count} open, unread {unread or '-'}, unsettled {unsettled or '-'}{idle}"
 
 
-def test_offsets_in_a_row_are_one_batch_with_one_type_if_they_share_it() -> None:
-    assert batches_of({7: ACCEPT, 5: ACCEPT, 6: ACCEPT, 9: REJECT, 10: ACCEPT}) == [
-        Batch(5, 7, [ACCEPT]),
-        Batch(9, 10, [REJECT, ACCEPT]),
-    ]
-    assert batches_of({}) == []
+def _offsets(words: Iterable[str]) -> list[int]:
+    ranges = (word.partition("-") for word in words)
+    return [each for first, _, last in ranges for each in range(int(first), int(last or first) + 1)]
 
 
-def test_what_is_acknowledged_is_sent_once_and_settled_by_the_answer() -> None:
-    held = holding(1, 2, 3)
-    assert held.acknowledge(1, ACCEPT)
-    assert held.acknowledge(2, REJECT)
-    assert held.unsettled() == {1, 2}
-    assert held.take() == [Batch(1, 2, [ACCEPT, REJECT])]
-    assert held.take() == []
+def _text(batches: list[Batch]) -> str:
+    return "\n".join(
+        f"{first}-{last} {' '.join('GAP' if each == GAP else AcknowledgeType(each).name for each in types)}"
+        for first, last, types in batches
+    )
 
 
-def test_an_answer_settles_what_was_sent() -> None:
-    held = holding(1, 2)
-    held.acknowledge(1, ACCEPT)
-    held.take()
-    assert held.answered(ErrorCode.NONE, 60.0) == ([1], [])
-    assert held.unsettled() == set()
-    assert not held.is_idle
-    held.acknowledge(2, ACCEPT)
-    held.take()
-    held.answered(ErrorCode.NONE, 60.0)
-    assert held.is_idle
-
-
-def test_a_record_is_acknowledged_once() -> None:
-    held = holding(1)
-    assert held.acknowledge(1, ACCEPT)
-    assert not held.acknowledge(1, RELEASE)
-    assert held.take() == [Batch(1, 1, [ACCEPT])]
-
-
-def test_a_refused_group_is_sent_again_in_halves_until_the_culprit_is_alone() -> None:
-    held = holding(*range(8))
-    for offset in range(8):
-        held.acknowledge(offset, ACCEPT)
-    done: list[int] = []
-    refused: list[int] = []
-    while held.has_to_send():
-        sent = {o for first, last, _ in held.take() for o in range(first, last + 1)}
-        code = ErrorCode.INVALID_RECORD_STATE if 5 in sent else ErrorCode.NONE
-        settled = held.answered(code, 60.0)
-        done += settled.done
-        refused += settled.refused
-    assert (sorted(done), refused) == ([0, 1, 2, 3, 4, 6, 7], [5])
-    assert held.is_idle
-
-
-def test_a_lost_answer_is_no_decision_the_same_is_sent_again() -> None:
-    held = holding(1)
-    held.acknowledge(1, ACCEPT)
-    held.take()
-    held.session_ended()
-    assert held.unsettled() == {1}
-    assert held.take() == [Batch(1, 1, [ACCEPT])]
-
-
-def test_an_error_that_may_pass_is_tried_again_but_not_forever() -> None:
-    held = holding(1)
-    held.acknowledge(1, ACCEPT)
-    outcomes = []
-    while held.has_to_send():
-        held.take()
-        outcomes.append(held.answered(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 60.0))
-    assert len(outcomes) == 5
-    assert outcomes[-1] == ([], [1])
-
-
-def test_a_broker_that_does_not_lead_any_more_has_no_locks() -> None:
-    held = holding(1)
-    held.acknowledge(1, ACCEPT)
-    held.take()
-    assert held.answered(ErrorCode.NOT_LEADER_OR_FOLLOWER, 60.0) == ([], [1])
-
-
-def test_locks_are_renewed_at_half_of_their_time_while_a_record_is_processed_or_not_yet_read() -> None:
-    held = holding(1, 2)
-    held.acquired([3], LOCK)
-    held.begin(1)
-    assert not held.has_renewals(14.9, LOCK, renews=True)
-    assert held.has_renewals(15.0, LOCK, renews=True)
-    assert not held.has_renewals(15.0, LOCK, renews=False)
-    assert held.next_at(LOCK, renews=True) == 15.0
-    assert held.next_at(LOCK, renews=False) == 30.0
-    assert held.take_renewals(15.0, LOCK, renews=True) == [Batch(1, 1, [RENEW]), Batch(3, 3, [RENEW])]
-    assert not held.has_renewals(15.0, LOCK, renews=True)
-    assert held.answered(ErrorCode.NONE, 45.0) == ([], [])
-    assert held.expire(30.0) == [2]
-    assert held.open_count == 2
-    held.end(1)
-    assert held.next_at(LOCK, renews=True) == 30.0
-
-
-def test_an_application_renews_a_lock_by_itself() -> None:
-    held = holding(1)
-    assert held.acknowledge(1, RENEW)
-    assert held.has_renewals(0.0, LOCK, renews=False)
-    assert held.take_renewals(0.0, LOCK, renews=False) == [Batch(1, 1, [RENEW])]
-    held.answered(ErrorCode.NONE, 50.0)
-    assert held.expire(49.0) == []
-    assert held.acknowledge(1, ACCEPT)
-
-
-def test_a_refused_renewal_is_not_repeated_and_the_lock_lasts_as_long_as_before() -> None:
-    held = holding(1)
-    held.begin(1)
-    held.take_renewals(20.0, LOCK, renews=True)
-    assert held.answered(ErrorCode.INVALID_RECORD_STATE, 60.0) == ([], [])
-    assert not held.has_renewals(20.0, LOCK, renews=True)
-    assert held.acknowledge(1, ACCEPT)
-    assert held.take() == [Batch(1, 1, [ACCEPT])]
-
-
-def test_renewals_that_are_refused_together_are_sent_again_as_renewals_in_halves() -> None:
-    held = holding(1, 2)
-    held.begin(1)
-    held.begin(2)
-    held.take_renewals(20.0, LOCK, renews=True)
-    held.answered(ErrorCode.INVALID_RECORD_STATE, 60.0)
-    assert not held.has_to_send()
-    for offset, code in ((1, ErrorCode.INVALID_RECORD_STATE), (2, ErrorCode.NONE)):
-        assert held.has_renewals(20.0, LOCK, renews=False)
-        assert held.take_renewals(20.0, LOCK, renews=True) == [Batch(offset, offset, [RENEW])]
-        held.answered(code, 60.0)
-    assert held.expire(30.0) == [1]
-    assert held.open_count == 1
-
-
-def test_a_renewal_without_an_answer_is_not_sent_again_as_an_acknowledgement() -> None:
-    held = holding(1)
-    held.begin(1)
-    held.take_renewals(20.0, LOCK, renews=True)
-    held.session_ended()
-    assert not held.has_to_send()
-    assert held.has_renewals(20.0, LOCK, renews=True)
-
-
-def test_a_record_that_was_accepted_while_its_renewal_is_under_way_is_sent_after_it() -> None:
-    held = holding(1)
-    held.begin(1)
-    held.take_renewals(20.0, LOCK, renews=True)
-    assert held.acknowledge(1, ACCEPT)
-    held.answered(ErrorCode.NONE, 60.0)
-    assert held.open_count == 0
-    assert held.take() == [Batch(1, 1, [ACCEPT])]
-
-
-def test_after_the_end_of_the_lock_the_broker_decides_about_an_acknowledgement() -> None:
-    held = holding(1)
-    held.acquired([2], LOCK)
-    assert held.expire(30.0) == [1]
-    assert held.is_idle
-    assert held.acknowledge(1, ACCEPT)
-    assert not held.acknowledge(2, ACCEPT)
-    assert held.take() == [Batch(1, 1, [ACCEPT])]
-    assert held.answered(ErrorCode.INVALID_RECORD_STATE, 60.0) == ([], [1])
-
-
-def test_the_memory_of_ended_locks_is_bounded() -> None:
-    held = holding(*range(10_001))
-    held.expire(30.0)
-    assert not held.acknowledge(0, ACCEPT)
-    assert held.acknowledge(10_000, ACCEPT)
-
-
-def test_gaps_are_acknowledged_and_their_refusal_is_none() -> None:
-    held = holding(1, 2, got=False)
-    held.passed_over([2, 99], GAP)
-    assert held.take() == [Batch(2, 2, [GAP])]
-    assert held.answered(ErrorCode.INVALID_RECORD_STATE, 60.0) == ([2], [])
-
-
-def test_what_is_given_up_was_not_acknowledged() -> None:
-    held = holding(1, 2, 3, 4)
-    held.acknowledge(1, ACCEPT)
-    held.take()
-    held.session_ended()
-    held.acknowledge(2, ACCEPT)
-    assert not held.is_last
-    held.take()
-    held.acknowledge(3, ACCEPT)
-    assert sorted(held.give_up()) == [1, 2, 3]
-    assert held.is_idle
-
-
-def test_an_acknowledgement_that_is_sent_again_counts_for_the_next_lock_of_the_record() -> None:
-    for code in (ErrorCode.NONE, ErrorCode.INVALID_RECORD_STATE):
-        held = holding(1)
-        held.acknowledge(1, ACCEPT)
-        held.take()
-        held.session_ended()
-        held.acquired([1], 60.0)
-        assert not held.is_unread(1), "the application decided about it already"
-        held.take()
-        held.answered(code, 60.0)
-        assert held.open_count == 0, code.name
-
-
-def test_the_application_gets_nothing_of_a_session_that_ended_and_nothing_again_that_it_has() -> None:
-    held = holding(1)
-    held.acquired([2, 3], LOCK)
-    held.session_ended()
-    assert [each for each in (1, 2, 3) if held.is_unread(each)] == []
-    held.acquired([1, 2], 60.0)
-    assert [each for each in (1, 2, 3) if held.is_unread(each)] == [2]
-    assert held.acknowledge(1, ACCEPT)
-    assert held.expire(LOCK) == []
-
-
-def test_a_record_that_is_put_back_is_unread_and_keeps_its_lock() -> None:
-    held = holding(1)
-    held.not_returned(1)
-    assert held.is_unread(1)
-    assert held.take_renewals(15.0, LOCK, renews=True) == [Batch(1, 1, [RENEW])]
-
-
-def test_a_record_whose_next_lock_is_lost_too_is_still_acknowledged() -> None:
-    held = holding(1)
-    assert held.expire(LOCK) == [1]
-    held.acquired([1], 60.0)
-    held.session_ended()
-    assert held.acknowledge(1, ACCEPT)
+@cases(Path(__file__).parent / "held.txt")
+async def test_held(case: Case, rewrite: bool) -> None:
+    await case.play(Script(), rewrite)
