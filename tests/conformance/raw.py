@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from faults.wire import FETCH_VERSION, PRODUCE_VERSION, Wire
+from tests.unit.broker.handlers.transactional import transactional_batch
 from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import (
@@ -98,6 +100,18 @@ class RawClient(Wire):
         answer = await self.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None})
         assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, 0)
         return int(answer.producer_id)
+
+    async def begin(self, name: str, topic: str, *, is_prepared: bool = False) -> Any:
+        """A transaction with one record, perhaps prepared; the answer to its InitProducerId."""
+        await self.create_topic(topic, 1)
+        await self.ask(ApiKey.FIND_COORDINATOR, 3, {"key": name, "key_type": 1})
+        wanted = {"transactional_id": name, "transaction_timeout_ms": 600_000, "enable2_pc": is_prepared}
+        given = await self.ask(ApiKey.INIT_PRODUCER_ID, 6, wanted)
+        if not given.error_code:
+            records = transactional_batch(Producer(given.producer_id, given.producer_epoch))
+            await self.send_batch(records, topic=topic, transactional_id=name, version=12)
+            assert (await self.receive_result()).error_code == ErrorCode.NONE
+        return given
 
     async def create(self, name: str = "t") -> None:
         wanted = {"name": name, "num_partitions": 1, "replication_factor": 1}

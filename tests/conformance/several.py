@@ -33,16 +33,15 @@ _QUICK: Final = {"broker.session.timeout.ms": 2_000}
 
 
 _LEFT_OUT: Final[Mapping[str, str]] = {
-    "over raw sockets to one broker, where a client would go to the leader": "cli_transactions "
-    "largest_requests listeners refusals wire_bounds wire_groups wire_order wire_records wire_sasl "
-    "wire_semantics",
+    "over raw sockets to one broker, where a client would go to the leader": "largest_requests "
+    "listeners refusals wire_bounds wire_groups wire_order wire_records wire_sasl wire_semantics",
     "of listeners that brokers could not use among each other": "sasl_tokens",
     "of what is inside one broker, its data folder or its disk": "cli_verify copies disk_faults holes losses "
     "lost_catalog memory_bound read_committed secrets startup",
     "of a network or a fault before one broker": "cli_faults client client_session_batches client_sessions "
     "consumer faults mirror_destinations mirror_tasks stream_readers",
-    "of the HTTP port of one broker": "console_groups console_openapi console_overview console_producers "
-    "console_records console_rights console_signing_in console_transactions console_visits http_security",
+    "of the HTTP port of one broker": "console_openapi console_overview console_records "
+    "console_rights console_signing_in console_visits http_security",
     "without a broker of ours": "client_tansu filtered_batches kio_headers kio_messages records_oracles",
 }
 """Why -> the files that are left out with several brokers, without `test_` and `.py`."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.commands import Type, typist
+from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.raw import connected
 from tidelog.protocol.schema import ApiKey
@@ -36,62 +36,6 @@ async def _signs_in(broker: RunningBroker, user: str, password: str) -> bool:
 
 def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-
-
-def test_users_are_made_listed_changed_and_deleted(
-    broker: RunningBroker, tidelog: Type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    verify = broker.broker.services.users.verify_password
-    typed(monkeypatch, "first password\n")
-    assert tidelog("user", "add", "alice") == (0, "stored alice for SCRAM-SHA-256, SCRAM-SHA-512\n", "")
-    assert broker.run(verify("alice", "first password"))
-    file = tmp_path / "password"
-    file.write_text("second\r\nnot this line\n")
-    options = ("--password-file", str(file), "--mechanism", "scram-sha-512", "--iterations", "8192")
-    assert tidelog("user", "add", "bob", *options)[0] == 0
-    assert broker.run(verify("bob", "second"))
-    code, shown, _ = tidelog("user", "list")
-    rows = [line.split() for line in shown.splitlines()]
-    assert (code, rows[1:]) == (
-        0,
-        [
-            ["alice", "SCRAM-SHA-256", "4096"],
-            ["alice", "SCRAM-SHA-512", "4096"],
-            ["bob", "SCRAM-SHA-512", "8192"],
-        ],
-    )
-    typed(monkeypatch, "another\n")
-    assert tidelog("user", "add", "alice")[0] == 0
-    assert not broker.run(verify("alice", "first password"))
-    assert tidelog("user", "delete", "alice", "bob") == (0, "deleted alice\ndeleted bob\n", "")
-    assert broker.broker.services.users.names() == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "password", "words"),
-    [
-        (("add", "carol"), "", "expected a password"),
-        (("add", "carol"), "\n", "expected a password"),
-        (("add", "carol", "--password-file", "/nowhere"), "", "cannot read /nowhere"),
-        (("add", ""), "x", "Username must not be empty"),
-        (("delete", "nobody"), "", "does not exist"),
-        (("add", "carol", "--mechanism", "PLAIN"), "x", "expected SCRAM-SHA-256 or SCRAM-SHA-512"),
-        (("add", "carol", "secret"), "x", "secret"),
-    ],
-)
-def test_what_cannot_be_done_is_said_and_changes_nothing(
-    broker: RunningBroker,
-    tidelog: Type,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: tuple[str, ...],
-    password: str,
-    words: str,
-) -> None:
-    typed(monkeypatch, password)
-    code, shown, error = tidelog("user", *arguments)
-    assert (code != 0, shown) == (True, "")
-    assert words in error
-    assert broker.broker.services.users.names() == []
 
 
 @pytest.mark.one_broker("the catalog is in the data folder")

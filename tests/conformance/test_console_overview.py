@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from tests.conformance.console_site import Visitor
 from tests.conformance.disks import BadDisk
-from tests.conformance.raw import NOW_MS, batch, connected
-from tests.conformance.test_console_transactions import transactional_batch
+from tests.conformance.raw import batch, connected
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -53,18 +52,3 @@ async def test_a_partition_whose_disk_failed_is_named_with_what_to_do(tmp_path: 
         said = await asyncio.to_thread(CliRunner().invoke, topic_commands, command)
         (described,) = json.loads(said.output)["partitions"]
         assert (described["leader"], described["next_offset"]) == (-1, None)
-
-
-async def test_a_transaction_that_no_coordinator_knows_is_a_problem(
-    tmp_path: Path,
-) -> None:
-    config = BrokerConfig(port=0, http_port=0, data_dir=tmp_path)
-    async with await Broker.start(config) as broker, connected(broker.port) as client:
-        await client.create("hung")
-        producer_id = await client.producer_id()
-        replica = broker.services.replica("hung", 0)
-        # No client can: the coordinator of this broker must know the partition before its first batch.
-        replica.append_as_leader(transactional_batch(producer_id, 3), NOW_MS, permit=lambda _: None)
-        await replica.flushed()
-        hanging = await problem(broker, "transaction_hangs")
-        assert hanging["text"].startswith("1 partition (hung-0) is held back")

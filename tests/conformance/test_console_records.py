@@ -116,69 +116,6 @@ async def test_a_key_chooses_the_partition_that_clients_choose(
             assert ours.json["partition"] == theirs.partition
 
 
-@pytest.mark.parametrize(
-    ("asked", "status", "problem"),
-    [
-        ({"partition": 9}, 404, "UNKNOWN_TOPIC_OR_PARTITION"),
-        ({"key": "g", "key_encoding": "hex"}, 400, "key: expected hex"),
-        ({"value": "*", "value_encoding": "base64"}, 400, "value: expected base64"),
-        ({"value": "\ud800"}, 400, "value: expected text"),
-        ({"headers": {"\ud800": "x"}}, 400, "surrogates not allowed"),
-        ({"value": 5}, 400, "Expected `str | null`, got `int`"),
-        ({"valeu": "x"}, 400, "unknown field `valeu`"),
-    ],
-)
-async def test_a_record_that_cannot_be_stored_is_refused(
-    broker: RunningBroker, visitor: Visitor, topic: str, asked: dict[str, Any], status: int, problem: str
-) -> None:
-    answer = await visitor.ask("POST", f"/api/v1/topics/{topic}/records", asked)
-    assert answer.status == status
-    assert problem in answer.text
-    assert broker.broker.services.replicas[topic, 0].log.end_offset == 0
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"offset": -1},
-        {"offset": 1 << 63},
-        {"offset": "x"},
-        {"limit": 501},
-        {"time": "soon"},
-        {"time": "99999-01-01"},
-        {"offset": 1, "time": "2026-01-01"},
-        {"isolation_level": "none"},
-        {"value_format": "xml"},
-        {"header": "=x"},
-        {"text": "x" * 5_000},
-        {"nonsense": 1},
-        {"json": "a =="},
-        {"json": "[a, b]"},
-        {"positions": "0:x"},
-        {"positions": "0:1,"},
-        {"partitions": ["0", "1"], "offset": 1},
-    ],
-)
-async def test_parameters_out_of_bounds_are_refused(
-    visitor: Visitor, topic: str, query: dict[str, Any]
-) -> None:
-    answer = await visitor.get(path_of(topic, "records", **query))
-    assert (answer.status, answer.json["code"]) == (400, "INVALID_REQUEST")
-
-
-@pytest.mark.parametrize("part", ["search", "live", "download"])
-async def test_a_stream_that_cannot_begin_is_refused_with_its_status(
-    visitor: Visitor, topic: str, part: str
-) -> None:
-    for absent in (path_of(f"{topic}.absent", part, text="x"), path_of(topic, part, text="x", partitions=9)):
-        answer = await visitor.get(absent)
-        assert (answer.status, answer.json["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
-    wrong = await visitor.get(path_of(topic, part, header="=x"))
-    assert (wrong.status, wrong.json["code"]) == (400, "INVALID_REQUEST")
-    nothing = await visitor.begin(path_of(topic, part))
-    assert nothing.status == (400 if part == "search" else 200)
-
-
 async def test_a_download_is_what_the_command_prints(
     broker: RunningBroker, visitor: Visitor, topic: str, tidelog: Type
 ) -> None:
@@ -241,30 +178,6 @@ async def test_a_record_is_sent_again_with_all_its_bytes(
     assert (missing.status, missing.json["code"]) == (400, "OFFSET_OUT_OF_RANGE")
 
 
-async def test_topics_are_changed_as_the_protocol_would_change_them(
-    broker: RunningBroker, visitor: Visitor, topic: str
-) -> None:
-    made = f"{topic}.made"
-    new = {"name": made, "partitions": 3, "settings": {"retention.ms": "5000"}}
-    assert (await visitor.ask("POST", "/api/v1/topics", new)).status == 200
-    again = await visitor.ask("POST", "/api/v1/topics", new)
-    assert (again.status, again.json["code"]) == (409, "TOPIC_ALREADY_EXISTS")
-    changed = {"settings": {"segment.ms": "7000"}, "remove": ["retention.ms"]}
-    assert (await visitor.ask("PUT", f"/api/v1/topics/{made}/settings", changed)).status == 200
-    assert (await visitor.ask("PUT", f"/api/v1/topics/{made}/partitions", {"count": 4})).status == 200
-    fewer = await visitor.ask("PUT", f"/api/v1/topics/{made}/partitions", {"count": 2})
-    assert (fewer.status, fewer.json["code"]) == (400, "INVALID_PARTITIONS")
-    async with Admin(bootstrap_servers=broker.address) as admin:
-        (described,) = await admin.describe_topics([made])
-        assert len(described.partitions) == 4
-        rows = (await visitor.get(f"/api/v1/topics/{made}/settings")).json
-        own = {row["name"]: row["value"] for row in rows if row["source"] == "DYNAMIC_TOPIC_CONFIG"}
-        assert own == {"segment.ms": "7000"}
-        assert (await visitor.ask("DELETE", f"/api/v1/topics/{made}", {})).status == 200
-        assert made not in await admin.list_topics()
-    assert (await visitor.get(f"/api/v1/topics/{made}")).status == 404
-
-
 async def test_avro_values_are_read_with_the_schemas_of_the_configured_registry(tmp_path: Path) -> None:
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(SCHEMA), {"id": 42})
@@ -287,20 +200,6 @@ async def test_avro_values_are_read_with_the_schemas_of_the_configured_registry(
             page = await visitor.get("/console/topics/orders/partitions/0/records/0")
             assert "schema 7" in page.text
             assert asked == ["/schemas/ids/7", "/schemas/ids/8"]
-
-
-async def test_values_of_a_registry_that_is_not_set_are_pointed_out(
-    broker: RunningBroker, visitor: Visitor, topic: str
-) -> None:
-    await write(broker, topic, [b"plain"])
-    assert "console.schema.registry.url" not in (await visitor.get(f"/console/topics/{topic}")).text
-    await write(broker, topic, [b"\0\0\0\0\7\xff\xfe"])
-    assert "console.schema.registry.url" in (await visitor.get(f"/console/topics/{topic}")).text
-    assert "/console/registry" not in (await visitor.get("/console/topics")).text
-    assert not (await visitor.get("/api/v1/registry")).json["is_enabled"]
-    assert "no schema registry" in (await visitor.get("/console/registry")).text
-    answer = await visitor.get("/api/v1/registry/subject?subject=orders-value")
-    assert (answer.status, answer.json["code"]) == (400, "INVALID_REQUEST")
 
 
 async def test_subjects_have_versions_and_differences(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from tests.conformance.raw import NOW_MS, RawClient, batch, batches, connected
+from tests.conformance.raw import NOW_MS, RawClient, batch, connected
 from tests.waiting import until
 from tidelog import Admin, ConfigResource, ConfigResourceType, ShareConsumer
 from tidelog import Producer as ClientProducer
@@ -20,7 +20,6 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.types import MAX_SEQUENCE
 
 STORED = ErrorCode.NONE
 
@@ -88,22 +87,6 @@ async def log(site: Site) -> list[bytes]:
         return await reader.log()
 
 
-async def test_a_lost_ack_leads_to_a_retry_that_is_recognised(site: Site, client: RawClient) -> None:
-    producer_id = await client.producer_id()
-    a, b, c = batches("ABC", producer_id)
-    assert await client.produce(a) == (STORED, 0)
-    await site.order("drop", topic="t", count=2)
-    for one in (b, c):
-        await client.send_batch(one)
-    await until(lambda: site.broker.services.replica("t", 0).high_watermark >= 3)
-    assert await site.hits() == [2]
-    client.cut()
-    async with connected(site.port) as again:
-        assert await again.produce(b) == (STORED, 1)
-        assert await again.produce(c) == (STORED, 2)
-        assert await again.log() == [b"A", b"B", b"C"]
-
-
 async def test_nothing_behind_a_lost_ack_arrives_on_its_connection(site: Site, client: RawClient) -> None:
     await site.order("drop")
     await client.send_batch(batch("A", -1, -1))
@@ -124,50 +107,6 @@ async def test_answers_are_delayed(site: Site, client: RawClient) -> None:
     assert await site.hits() == [1]
 
 
-async def test_an_error_before_the_append_stores_nothing(site: Site, client: RawClient) -> None:
-    await site.order("error", topic="t", error="kafka-storage-error", when="before")
-    assert await client.produce(batch("A", -1, -1)) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert await client.produce(batch("B", -1, -1)) == (STORED, 0)
-    assert await log(site) == [b"B"]
-
-
-async def test_an_error_after_the_append_leaves_the_batch_stored(site: Site, client: RawClient) -> None:
-    producer_id = await client.producer_id()
-    await site.order("error", topic="t", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND")
-    first = batch("A", producer_id, 0)
-    assert (await client.produce(first))[0] == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    assert await client.produce(first) == (STORED, 0)
-    assert await client.log() == [b"A"]
-
-
-async def test_a_connection_cut_after_the_append_leaves_the_batch_stored(
-    site: Site, client: RawClient
-) -> None:
-    producer_id = await client.producer_id()
-    await site.order("cut", topic="t")
-    await client.send_batch(batch("A", producer_id, 0))
-    assert await is_closed(client)
-    async with connected(site.port) as again:
-        assert await again.produce(batch("A", producer_id, 0)) == (STORED, 0)
-        assert await again.log() == [b"A"]
-
-
-async def test_a_connection_cut_before_the_append_stores_nothing(site: Site, client: RawClient) -> None:
-    await site.order("cut", topic="t", when="before")
-    await client.send_batch(batch("A", -1, -1))
-    assert await is_closed(client)
-    assert await log(site) == []
-
-
-async def test_acks_0_can_be_cut_and_uses_up_no_lost_ack(site: Site, client: RawClient) -> None:
-    await site.order("drop")
-    await site.order("cut")
-    await client.send_batch(batch("A", -1, -1), acks=0)
-    assert await client.closed()
-    await until(lambda: site.broker.services.replica("t", 0).high_watermark >= 1)
-    assert await site.hits() == [0, 1]
-
-
 async def test_other_apis_can_be_hit_too(site: Site, client: RawClient) -> None:
     await client.produce(batch("A", -1, -1))
     await site.order("error", api="fetch", topic="t", error="NOT_LEADER_OR_FOLLOWER", when="before")
@@ -179,38 +118,6 @@ async def test_other_apis_can_be_hit_too(site: Site, client: RawClient) -> None:
     await site.order("cut", api="metadata", topic="t")
     await client.send_request(ApiKey.METADATA, 5, {"topics": [{"name": "t"}]})
     assert await is_closed(client)
-
-
-@pytest.mark.parametrize("kind", ["forget", "expire"])
-async def test_a_forgotten_producer_is_unknown_and_may_begin_again(
-    site: Site, client: RawClient, kind: str
-) -> None:
-    producer_id = await client.producer_id()
-    assert await client.produce(batch("A", producer_id, 0)) == (STORED, 0)
-    changed = await site.order(kind, topic="t", partition=0, producer_id=producer_id)
-    assert changed["last_sequence_before"] == 0
-    assert (await client.produce(batch("B", producer_id, 1)))[0] == ErrorCode.UNKNOWN_PRODUCER_ID
-    assert await client.produce(batch("B", producer_id, 0)) == (STORED, 1)
-    status, answer = await site.ask("POST", fault=kind, topic="t", producer_id=producer_id + 1)
-    assert status == 404
-    assert "remembers no producer" in answer["error"]
-
-
-async def test_a_moved_sequence_wraps_to_0(site: Site, client: RawClient) -> None:
-    producer_id = await client.producer_id()
-    await site.order("sequence", topic="t", producer_id=producer_id, next_sequence=MAX_SEQUENCE - 1)
-    described = await client.ask(
-        ApiKey.DESCRIBE_PRODUCERS, 0, {"topics": [{"name": "t", "partition_indexes": [0]}]}
-    )
-    (known,) = described.topics[0].partitions[0].active_producers
-    assert known.last_sequence == MAX_SEQUENCE - 2
-    refused = await client.produce(batch("x", producer_id, 0))
-    assert refused[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    wrapping = batch("A", producer_id, MAX_SEQUENCE - 1, count=4)
-    assert await client.produce(wrapping) == (STORED, 0)
-    assert await client.produce(batch("B", producer_id, 2)) == (STORED, 4)
-    assert await client.produce(wrapping) == (STORED, 0)
-    assert await client.log() == [b"A0", b"A1", b"A2", b"A3", b"B"]
 
 
 async def test_locks_that_expire_give_their_records_to_another_member(site: Site) -> None:
@@ -232,18 +139,6 @@ async def test_locks_that_expire_give_their_records_to_another_member(site: Site
         assert (await reading).delivery_count == 2
     status, answer = await site.ask("POST", fault="expire_locks", group_id="nobody", topic="t")
     assert (status, "no member of share group" in answer["error"]) == (400, True)
-
-
-async def test_an_id_that_was_never_issued_cannot_be_moved(site: Site) -> None:
-    status, answer = await site.ask("POST", fault="sequence", topic="t", producer_id=10**9)
-    assert status == 404
-    assert "never issued" in answer["error"]
-
-
-async def test_a_web_page_cannot_order_faults(site: Site) -> None:
-    async with site.http.post(site.url, data='{"fault": "drop"}') as answer:
-        assert answer.status == 400
-    assert await site.ask("GET") == (200, {"faults": [], "finished": []})
 
 
 async def test_requests_behind_the_first_batch_of_a_transaction_wait_for_it_while_its_answer_is_delayed(

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as KafkaPythonResource
 
-from tests.conformance.commands import Type, typist
+from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
@@ -89,46 +89,6 @@ def test_every_setting_of_kafka_is_set_and_described_for_every_client(broker: Ru
     for described in (by_confluent, by_aiokafka, by_kafka_python):
         assert described(broker.address, "tuned") == ANOTHER
         assert described(broker.address, "plain") == defaults
-
-
-def test_the_command_changes_settings_and_partitions_of_topics(broker: RunningBroker, tidelog: Type) -> None:
-    create(broker, "changed", {"retention.ms": "1000", "segment.ms": "2000"})
-    create(broker, "changed-too", {})
-    change = ("--config", "compression.type=lz4", "--delete-config", "retention.ms", "-p", "2")
-    code, shown, _ = tidelog("topic", "alter", "changed", "changed-too", *change)
-    assert code == 0
-    assert shown.splitlines() == [
-        line
-        for name in ("changed", "changed-too")
-        for line in (
-            f"set compression.type=lz4 for {name}",
-            f"deleted retention.ms of {name}",
-            f"{name} has 2 partitions",
-        )
-    ]
-    assert (
-        tidelog("topic", "describe", "changed")[1]
-        .splitlines()[0]
-        .endswith("  2 partitions  compression.type=lz4  segment.ms=2000")
-    )
-
-
-def test_a_change_that_cannot_be_made_says_why(broker: RunningBroker, tidelog: Type) -> None:
-    create(broker, "unchanged", {"retention.ms": "1000"})
-    for change, complaint in (
-        ((), "give --config NAME=VALUE, --delete-config NAME or --partitions"),
-        (("--config", "retention.ms"), "expected NAME=VALUE, got 'retention.ms'"),
-        (("--config", "a=1", "--delete-config", "a"), "a is set by --config too"),
-        (("--config", "retention.ms=soon"), "retention.ms: expected a whole number from -1 to"),
-        (("--config", "retenshun.ms=1"), "retenshun.ms: did you mean retention.ms?"),
-        (("--delete-config", "retenshun.ms"), "retenshun.ms: did you mean retention.ms?"),
-        (("-p", "1"), "partition"),
-    ):
-        code, shown, error = tidelog("topic", "alter", "unchanged", *change)
-        assert (code != 0, shown) == (True, "")
-        assert complaint in " ".join(error.replace("│", " ").split()), error
-    heading = tidelog("topic", "describe", "unchanged")[1].splitlines()[0]
-    assert heading.endswith("1 partition  retention.ms=1000")
 
 
 async def test_records_that_are_older_than_retention_are_named_before_and_when_they_are_deleted(

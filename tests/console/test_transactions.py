@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from playwright.sync_api import expect
 
-from tests.conformance.test_console_transactions import opened
+from tests.conformance.raw import connected
 from tests.console.site import Console, assert_accessible, console_with
 
 if TYPE_CHECKING:
@@ -16,12 +16,19 @@ console = console_with(
 )
 
 
+async def opened(console: Console, name: str, topic: str, *, is_prepared: bool = False) -> int:
+    """The id of its producer, which is gone."""
+    async with connected(console.broker.port) as client:
+        given = await client.begin(name, topic, is_prepared=is_prepared)
+    return int(given.producer_id)
+
+
 def test_an_open_transaction_is_aborted_by_hand_once_its_name_is_typed(
     console: Console, page: "Page"
 ) -> None:
     topic = f"open{uuid4().hex}"
     name = f"{topic}\u202e<script>document.title='hostile'</script>"
-    producer_id, _ = console.run(opened(console, name, topic=topic))
+    producer_id = console.run(opened(console, name, topic))
     page.goto(console.url("/transactions"))
     row = page.locator("#transactions tbody tr").filter(has_text=topic)
     expect(row.locator("td").first).to_have_text(name.replace("\u202e", "\\u202e"))
@@ -42,7 +49,7 @@ def test_an_open_transaction_is_aborted_by_hand_once_its_name_is_typed(
 
 def test_a_prepared_transaction_is_committed_by_hand(console: Console, page: "Page") -> None:
     name = f"prepared{uuid4().hex}"
-    console.run(opened(console, name, is_prepared=True))
+    console.run(opened(console, name, name, is_prepared=True))
     page.goto(console.url("/transactions"))
     row = page.locator("#transactions tbody tr").filter(has_text=name)
     expect(row).to_contain_text("no time aborts it")
