@@ -13,7 +13,6 @@ from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.declaration import Field, Message, version_in
 from tidelog.protocol.schema import (
     APIS,
-    Api,
     ApiKey,
     decode_request,
     decode_response,
@@ -57,24 +56,6 @@ def test_an_api_versions_answer_writes_no_tagged_field_that_holds_its_default() 
     features = {"supported_features": [], "finalized_features_epoch": -1, "zk_migration_ready": False}
     body = encode_response(ApiKey.API_VERSIONS, 3, {"api_keys": [], **features})
     assert body == bytes.fromhex("0000 01 00000000 00")
-
-
-def test_missing_fields_take_their_declared_default() -> None:
-    request = decode_request(ApiKey.METADATA, 12, encode_request(ApiKey.METADATA, 12, {"topics": None}))
-    assert request.topics is None
-    assert request.allow_auto_topic_creation is True
-    assert request.include_topic_authorized_operations is False
-
-
-def test_a_decoded_value_has_every_declared_field_whatever_the_version() -> None:
-    request = decode_request(
-        ApiKey.METADATA, 0, encode_request(ApiKey.METADATA, 0, {"topics": [{"name": "t"}]})
-    )
-    assert request.topics[0].topic_id == UUID(int=0)
-    assert request["allow_auto_topic_creation"] is True
-    response = decode_response(ApiKey.FETCH, 4, encode_response(ApiKey.FETCH, 4, {"responses": []}))
-    assert response.error_code == 0
-    assert response.session_id == 0
 
 
 def test_defaults_that_can_change_are_new_for_each_message() -> None:
@@ -124,13 +105,6 @@ def test_bad_bytes_name_the_field_what_was_expected_and_what_came() -> None:
     answer = encode_response(ApiKey.CREATE_TOPICS, 7, {})
     with pytest.raises(ProtocolError, match=rf"expected {len(answer)} bytes, got {len(answer) + 1}"):
         decode_response(ApiKey.CREATE_TOPICS, 7, answer + b"!")
-
-
-@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_bytes_behind_a_request_are_ignored(api: Api) -> None:
-    for version in range(api.min_version, api.max_version + 1):
-        body = encode_request(api.key, version, {})
-        assert decode_request(api.key, version, body + bytes(3)) == decode_request(api.key, version, body)
 
 
 def test_a_fault_in_an_element_has_its_path() -> None:
