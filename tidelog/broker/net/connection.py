@@ -229,15 +229,15 @@ class Connection(asyncio.BufferedProtocol):
         is_metered = dispatcher.meter is not None
         dispatch = dispatcher.dispatch_metered if is_metered else dispatcher.dispatch
         stream = None if is_metered else self.stream
-        room = queue.room() if stream is not None and len(frames) > 1 else 1
         arrived = self.last_arrival
         ready_bytes = 0
         try:
             while frames:
                 if not len(frames) & _FRAMES_PER_CLOCK_READ and time.perf_counter() - began >= TURN_SECONDS:
                     break
-                answer: list[Buffer] | Waiting | None
-                answer = None if stream is None else stream.serve(frames, arrived, room)
+                answer: list[Buffer] | Waiting | None = None
+                if stream is not None:
+                    answer = stream.serve(frames, arrived, queue.room() if len(frames) > 1 else 1)
                 if answer is None:
                     answer = dispatch(self, frames.pop(), arrived)
                     stream = None if is_metered else self.stream

@@ -13,6 +13,7 @@ from tests.waiting import until
 from tidelog.broker.net import connection as connection_module
 from tidelog.broker.net import server as server_module
 from tidelog.broker.net.connection import Connection
+from tidelog.broker.net.request_queue import Waiting
 from tidelog.protocol.hot import FetchResponse
 from tidelog.protocol.schema import ApiKey
 
@@ -99,3 +100,35 @@ async def test_a_transport_that_resumes_from_within_a_write_sends_nothing_twice(
             ids += [(await peer.answer(ApiKey.API_VERSIONS, 3))[0] for _ in range(3)]
             assert ids == list(range(6))
             assert not peer.reader._buffer  # type: ignore[attr-defined]
+
+
+class Two(Waiting):
+    """Two requests that a stream took together."""
+
+    answer = None
+    requests = 2
+
+    def abandon(self) -> None: ...
+
+    def interrupt(self) -> None: ...
+
+
+async def test_a_stream_takes_no_more_together_than_there_is_room_for() -> None:
+    rooms: list[int] = []
+
+    def serve(frames: list[memoryview], started: float, most: int) -> Waiting:
+        rooms.append(most)
+        del frames[-2:]
+        return Two()
+
+    async with (
+        serving({}, connection_queued_max_requests=4) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        await until(lambda: server.metrics.connections == 1)
+        (connection,) = server._connections
+        connection.stream = Mock(serve=serve)
+        peer.send(request_frame(ApiKey.API_VERSIONS, 3, {}) * 6)
+        await until(lambda: len(rooms) == 2)
+        assert rooms == [4, 2]
+        connection.cut()
