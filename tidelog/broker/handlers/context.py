@@ -16,6 +16,9 @@ class RequestContext:
     """The header of one request, and the connection that it came by."""
 
     __slots__ = ("connection", "header")
+    is_long = False
+    """The first step of the request is over: its answer is sent in a later step of the loop than that which
+    makes it."""
 
     def __init__(self, header: RequestHeader, connection: ConnectionState) -> None:
         self.header = header

@@ -113,7 +113,7 @@ class FetchHandler(GuardedHandler):
         if request.replica_id >= 0 and not fetch.refused:
             fetch = yield from self._note_follower(fetch, request)
         try:
-            sends_mapped = context.connection.sends_mapped
+            sends_mapped = context.connection.sends_mapped and not context.is_long
             reading = yield from FetchPass(
                 self._services, fetch, request, nowait=True, sends_mapped=sends_mapped
             ).read()

@@ -16,6 +16,7 @@ from tidelog.broker.handlers.fetch_budget import FetchBudget
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.security.required_access import READ_TOPIC
 from tidelog.broker.services import Services
+from tidelog.broker.storage.disk import in_memory
 from tidelog.broker.storage.log_types import READ_COMMITTED, READ_WRITTEN, LogEnds, Read, ReadResult
 from tidelog.broker.storage.readable_log import ReadableLog, RemoteFound, RemoteRead
 from tidelog.protocol.errors import ApiError, ErrorCode, again
@@ -71,20 +72,36 @@ class FetchPass:
         self._budget = FetchBudget(min(request.max_bytes, config.fetch_max_bytes, bound_bytes))
 
     def read(self) -> Steps[FetchBudget]:
-        """Read every partition in order. Raises ColdRead when `nowait`."""
+        """Read every partition in order. Raises ColdRead when `nowait`, and ApiError(KAFKA_STORAGE_ERROR)."""
         left, budget = ELEMENTS_PER_STEP, self._budget
         for topic, wanted in self._fetch.partitions:
             left -= _STEP_COST
             if left <= 0:
                 left = ELEMENTS_PER_STEP
-                self._sends_mapped = False  # It is sent in the step in which it was mapped.
+                self._map_nothing()
                 yield
             try:
                 left -= self._read_one(topic, wanted)
             except ApiError as error:
                 failed = _failed(wanted.partition, error.code, self._request)
                 budget.answer_without_records(topic, failed, comes_again=True)
+        if left <= 0:  # To encode it takes more than this step.
+            self._map_nothing()
         return budget
+
+    def _map_nothing(self) -> None:
+        """The answer is not sent in this step: until then the files may be closed, or others."""
+        if not self._sends_mapped:
+            return
+        self._sends_mapped = False
+        results = self._budget.results
+        try:
+            for at, (topic, result, has_records) in enumerate(results):
+                if has_records:
+                    records = in_memory(result.records)  # type: ignore[arg-type]
+                    results[at] = topic, result._replace(records=records), has_records
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _read_one(self, topic: TopicKey, wanted: FetchPartition) -> int:
         """Read a partition; the number of aborted transactions that are named. Raises ApiError, ColdRead."""

@@ -104,6 +104,7 @@ class Exchange(RequestContext, Waiting):
 
     def work_long(self, frame_bytes: int) -> None:
         """A task does the other steps of a request of many elements, of which the first step is done."""
+        self.is_long = True
         route = self.route
         self.holds_back = route.holds_back
         if not self.is_handled:

@@ -38,6 +38,8 @@ WINDOW_BYTES: Final = 8 << 20
 _OVERLAP_BYTES: Final = 1 << 20
 """Of a window with the next one: what most consumers want at once lies in one window."""
 _MOST_WINDOWS: Final = 64
+_HANDLES_PER_WINDOW: Final = 64
+"""Of all that the process may have: each window takes one."""
 _BUFFERS_PER_WRITE = 256
 _MANY = 1 << 30
 _NOT_CACHED = (errno.EAGAIN, errno.EWOULDBLOCK)
@@ -105,6 +107,8 @@ class MappedWindow(mmap.mmap):
 
 _windows: dict[tuple[OpenFile, int], MappedWindow] = {}
 """By file and number; the one used last is at the end."""
+_windows_lock: Final = threading.Lock()
+"""Files are mapped by the loop, and closed by other threads too."""
 
 
 def in_memory(buffers: Sequence[Buffer], skipped_bytes: int = 0) -> list[Buffer]:
@@ -399,20 +403,28 @@ class OpenFile:
         if start + size > WINDOW_BYTES + _OVERLAP_BYTES or not self.acquire():
             return None
         try:
-            window = _windows.pop((self, number), None)
+            with _windows_lock:
+                window = self._window(number)
             if window is None:
-                first = number * WINDOW_BYTES
-                window = self.disk.map(self.fd, WINDOW_BYTES + _OVERLAP_BYTES, first)
-                if window is None:
-                    return None
-                window.file, window.position = self, first
-            _windows[self, number] = window
-            if len(_windows) > _MOST_WINDOWS:
-                del _windows[next(iter(_windows))]
+                return None
             view = memoryview(window)[start : start + size]
             return view if self.disk.is_cached(_address(view), size) else None
         finally:
             self.release()
+
+    def _window(self, number: int) -> MappedWindow | None:
+        window = _windows.pop((self, number), None)
+        if window is None:
+            first = number * WINDOW_BYTES
+            window = self.disk.map(self.fd, WINDOW_BYTES + _OVERLAP_BYTES, first)
+            if window is None:
+                return None
+            window.file, window.position = self, first
+        if not self._closing:
+            _windows[self, number] = window
+            if len(_windows) > min(_MOST_WINDOWS, self.disk.handle_limit() // _HANDLES_PER_WINDOW):
+                del _windows[next(iter(_windows))]
+        return window
 
     def close(self) -> None:
         with self._lock:
@@ -420,8 +432,8 @@ class OpenFile:
                 return
             self._closing = True
             last = self._users == 0
-        for window in list(_windows):
-            if window[0] is self:
-                _windows.pop(window, None)
+        with _windows_lock:
+            for key in [each for each in _windows if each[0] is self]:
+                del _windows[key]
         if last:
             self.disk.close(self.fd)

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.broker.conftest import NOW_MS
 from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.fetch import SESSION_PARTITION_BYTES
 from tidelog.broker.storage import disk as disk_module
 from tidelog.broker.storage.disk import LEAST_MAPPED_BYTES, ColdRead, MappedWindow
@@ -28,6 +29,7 @@ from tidelog.protocol.hot import (
 )
 from tidelog.protocol.records import RecordBatchBuilder, iter_batches, read_batch_header
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.steps import ELEMENTS_PER_STEP
 
 Open = Callable[..., Awaitable[Asker]]
 LONG_MS = 60_000
@@ -223,6 +225,31 @@ async def test_a_connection_that_sends_mapped_records_gets_them(
     mapped, read = ([each.obj for each in answer.records or ()] for answer in answers)  # type: ignore[union-attr]
     assert [type(each) for each in (*mapped, *read)] == [MappedWindow, bytearray]
     assert stored(answers[0]) == stored(answers[1])
+
+
+@pytest.mark.parametrize("how", ["many partitions", "many aborted transactions", "a request of many steps"])
+async def test_what_is_not_sent_in_the_step_that_reads_it_is_not_mapped(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(disk_module, "WINDOW_BYTES", 2 * LEAST_MAPPED_BYTES)
+    monkeypatch.setattr(disk_module, "_OVERLAP_BYTES", 0)
+    await filled(asker, 3, size=LEAST_MAPPED_BYTES)
+    await asker.create("u", ELEMENTS_PER_STEP)
+    others, more = [], {}
+    if how == "many partitions":
+        others = [("u", index, 0) for index in range(ELEMENTS_PER_STEP)]
+    elif how == "many aborted transactions":
+        more = {"isolation_level": 1}
+        aborted = [(1, 0)] * ELEMENTS_PER_STEP
+        monkeypatch.setattr(asker.replica("t"), "aborted_transactions", lambda *_: aborted)
+    else:
+        monkeypatch.setattr(RequestContext, "is_long", True)
+    asker.connection.sends_mapped = True
+    request = fetch_request(("t", 0, 0), *others, max_bytes=LEAST_MAPPED_BYTES, **more)
+    answer = (await fetch(asker, request)).topics[0][1][0]
+    assert [type(each.obj) for each in answer.records or ()] == [bytearray]  # type: ignore[union-attr]
+    asker.connection.sends_mapped = False
+    assert stored(answer) == stored(await fetch_one(asker, ("t", 0, 0), max_bytes=LEAST_MAPPED_BYTES))
 
 
 async def test_a_fetch_of_nothing_is_answered_at_once(asker: Asker) -> None:

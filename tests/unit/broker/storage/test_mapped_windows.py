@@ -6,6 +6,7 @@ import random
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -96,6 +97,45 @@ def test_only_the_windows_used_last_stay_mapped(file: OpenFile, monkeypatch: pyt
     for number in (0, 1, 0, 2):
         mapped(file, 10, number * WINDOW)
     assert windows(file) == [0, 2]
+
+
+class ClosesMeanwhile(dict[tuple[OpenFile, int], MappedWindow]):
+    """Windows of which another thread closes a file, as soon as they are looked through."""
+
+    file: OpenFile
+    thread: Thread | None = None
+
+    def __iter__(self) -> Iterator[tuple[OpenFile, int]]:
+        found = super().__iter__()
+        if self.thread is None:
+            self.thread = Thread(target=self.file.close)
+            self.thread.start()
+            self.thread.join(0.1)
+        return found
+
+
+def test_a_file_may_be_closed_by_a_thread_while_another_one_is_mapped(
+    file: OpenFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").write_bytes(CONTENT)
+    windows = ClosesMeanwhile()
+    windows.file = opened(tmp_path / "other", Disk())
+    monkeypatch.setattr(disk_module, "_windows", windows)
+    monkeypatch.setattr(disk_module, "_MOST_WINDOWS", 1)
+    mapped(windows.file, 10, 0)
+    assert bytes(mapped(file, 10, 0)) == CONTENT[:10]
+    assert windows.thread is not None
+    windows.thread.join()
+    assert [*windows] == [(file, 0)]
+
+
+def test_windows_take_a_small_part_of_the_file_handles(
+    file: OpenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Disk, "handle_limit", lambda _: 128)
+    for number in (0, 1, 2):
+        mapped(file, 10, number * WINDOW)
+    assert windows(file) == [1, 2]
 
 
 def test_what_is_left_of_mapped_bytes_is_read_from_the_file(file: OpenFile) -> None:
