@@ -136,11 +136,11 @@ class Fetchers:
             end_offset_before=log.end_offset,
         )
         change = self._partitions.truncate(replica, replica.leader_epoch, end_offset, self._catalog)
-        self._begin(self._changed(replica, change))
+        self._begin(replica, self._changed(replica, change))
 
     def out_of_range(self, replica: Replica) -> None:
         """See `Repair`."""
-        self._begin(self._start_over(replica, replica.leader_id, replica.leader_epoch))
+        self._begin(replica, self._start_over(replica, replica.leader_id, replica.leader_epoch))
 
     async def _start_over(self, replica: Replica, leader_id: int, leader_epoch: int) -> None:
         try:
@@ -178,13 +178,17 @@ class Fetchers:
         finally:
             if self._changing.get(key) == leader_epoch:
                 del self._changing[key]
+        self._follow_again(replica, leader_epoch)
+
+    def _follow_again(self, replica: Replica, leader_epoch: int) -> None:
+        """Let what is in the place of a replica follow, unless another epoch has begun since this one."""
         now = self._partitions.replicas.get((replica.topic, replica.partition))
         if now is not None and (now.topic_id, now.leader_epoch) == (replica.topic_id, leader_epoch):
             self.role_changed(now)
 
     def epochs_unknown(self, replica: Replica, epoch: int) -> None:
         """See `Repair`."""
-        self._begin(self._learn_epochs(replica, epoch, replica.leader_id, replica.leader_epoch))
+        self._begin(replica, self._learn_epochs(replica, epoch, replica.leader_id, replica.leader_epoch))
 
     async def _learn_epochs(self, replica: Replica, epoch: int, leader_id: int, leader_epoch: int) -> None:
         with suppress(ApiError):
@@ -214,8 +218,24 @@ class Fetchers:
         await asyncio.sleep(self._limits.longest_delay_ms / 1000)
         self.role_changed(replica)
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        self._repairs.begin(_reported(work))
+    def _begin(self, replica: Replica, repair: Coroutine[None, None, None]) -> None:
+        self._repairs.begin(self._repaired(replica, repair))
+
+    async def _repaired(self, replica: Replica, repair: Coroutine[None, None, None]) -> None:
+        leader_epoch = replica.leader_epoch
+        try:
+            await repair
+        except Exception as error:  # Nobody expects it: else the replica would stay behind for good.
+            logger.error(
+                "replica_not_repaired",
+                topic=replica.topic,
+                partition=replica.partition,
+                error=repr(error),
+                advice="the broker tries again; report this",
+                exc_info=error,
+            )
+            await is_set_within(self._closing, self._limits.longest_delay_ms / 1000)
+            self._follow_again(replica, leader_epoch)
 
     async def close(self) -> None:
         """Fetch nothing more; repairs that are in progress end."""
@@ -223,11 +243,3 @@ class Fetchers:
         for fetcher in self._fetchers.values():
             await fetcher.close()
         await self._repairs.ended()
-
-
-async def _reported(repair: Coroutine[None, None, None]) -> None:
-    try:
-        await repair
-    except Exception as error:
-        advice = "restart the broker; and report this"
-        logger.error("replica_not_repaired", error=repr(error), advice=advice, exc_info=error)

@@ -218,11 +218,22 @@ class Partitions:
 
     def _tell(self, replica: Replica) -> None:
         for follower in self.role_followers:
-            follower(replica)
+            try:
+                follower(replica)
+            except Exception as error:  # The others, and other partitions, do not depend on it.
+                logger.error(
+                    "role_not_followed",
+                    topic=replica.topic,
+                    partition=replica.partition,
+                    error=repr(error),
+                    advice="restart the broker; and report this",
+                    exc_info=error,
+                )
 
     async def truncate(self, replica: Replica, leader_epoch: int, end_offset: int, catalog: Catalog) -> None:
         """Cut the log of a follower back, as the leader of this epoch says, unless another epoch has begun. A
-        new replica replaces it, in its current role. Raises OSError if the new one may be cut back later."""
+        new replica replaces it, in its current role. Raises OSError if the new one may be cut back later, and
+        what nobody expects."""
         name, index = replica.topic, replica.partition
         await self._exchange(
             replica,
@@ -257,14 +268,16 @@ class Partitions:
         del self.replicas[key]
         self._tell(replica)
         await self.flushed(replica)
-        lacking: OSError | None = None
+        failure: Exception | None = None
         try:
             async with self.disk_work:
                 if self.logs.logs.get(key) is replica.log:
                     await asyncio.to_thread(change)
-        except (OSError, ApiError, ValueError) as error:
-            if isinstance(error, OSError) and may_be_repeated(error) and key in self.logs.logs:
-                lacking = again(error)
+        except Exception as error:
+            if not isinstance(error, OSError | ApiError | ValueError):
+                failure = error
+            elif isinstance(error, OSError) and may_be_repeated(error) and key in self.logs.logs:
+                failure = again(error)
             else:
                 advice = repeated_advice_on(error, _DISK_ADVICE)
                 what = {"topic": key[0], "partition": key[1], "error": str(error)}
@@ -277,8 +290,8 @@ class Partitions:
                 # Else a follower that serves consumers had nothing committed until its leader answers.
                 committed_end = 0 if replica.may_lose_committed else replica.progress.committed.offset
                 self.begin(topic, replica.partition, role, committed_end)
-        if lacking is not None:
-            raise lacking
+        if failure is not None:
+            raise failure
 
     def stop(self, topic: Topic, index: int) -> None:
         """Let a replica serve and copy nothing more; `end` comes later."""

@@ -7,11 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.broker.test_services import opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.roles import Role
+from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
 
 
@@ -100,6 +103,29 @@ async def test_a_follower_that_is_cut_back_still_knows_what_is_committed(tmp_pat
     again = services.replicas["t", 0]
     assert again is not replica
     assert (again.is_follower, again.log.end_offset, again.high_watermark) == (True, 2, 2)
+    await services.close()
+
+
+async def test_who_cannot_follow_a_role_keeps_no_other_from_it(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    followed: list[tuple[str, int]] = []
+
+    def broken(_: Replica) -> None:
+        raise RuntimeError("a fault of ours")
+
+    def follow(replica: Replica) -> None:
+        followed.append((replica.topic, replica.partition))
+
+    services.partitions.role_followers += [broken, follow]
+    with capture_logs() as events:
+        await services.topics.create("t", NewTopic(num_partitions=2))
+    assert followed == [("t", 0), ("t", 1)]
+    failed = [event for event in events if event["log_level"] == "error"]
+    assert [(event["event"], event["partition"]) for event in failed] == [
+        ("role_not_followed", 0),
+        ("role_not_followed", 1),
+    ]
+    await stored(services, b"v")
     await services.close()
 
 
