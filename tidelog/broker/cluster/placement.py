@@ -8,7 +8,7 @@ One that was fenced meanwhile may come back with another disk, after it left all
 Pure. Source: Kafka's StripedReplicaPlacer and ReplicationControlManager, with their codes and words.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import cycle, islice, zip_longest
 from types import MappingProxyType
 
@@ -26,8 +26,10 @@ def plan_partitions(
     assignments: Sequence[Sequence[int]] | None,
     brokers: Sequence[int],
     racks: Mapping[int, str],
+    stopping: Collection[int] = (),
 ) -> Steps[PartitionsAdded]:
-    """The delta that grows a topic to `total` partitions; `assignments` are the new ones' replicas.
+    """The delta that grows a topic to `total` partitions; `assignments` are the new ones' replicas. Otherwise
+    as `assign`.
 
     Raises ApiError: INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
     """
@@ -42,7 +44,8 @@ def plan_partitions(
     check_partition_count(total - present)
     factor = len(topic.partitions[0].wanted_replicas)
     if assignments is None:
-        added = assign(total - present, brokers, factor, begin=topic.topic_id.int + present, racks=racks)
+        begin = topic.topic_id.int + present
+        added = assign(total - present, brokers, factor, begin=begin, racks=racks, stopping=stopping)
     else:
         if len(assignments) != total - present:
             raise ApiError(
@@ -88,14 +91,19 @@ def assign(
     *,
     begin: int = 0,
     racks: Mapping[int, str] = MappingProxyType({}),
+    stopping: Collection[int] = (),
 ) -> tuple[PartitionAssignment, ...]:
     """Spread `count` new partitions over the brokers, round robin, and the replicas of each over the racks.
 
     `begin` chooses the first leader: others for other topics, so that topics of one partition are spread too.
-    A broker that is not in `racks` has one of its own.
+    A broker that is not in `racks` has one of its own. Those of the brokers that are `stopping` get none
+    where the others suffice.
     """
     check_partition_count(count)
     check_replication_factor(replication_factor, brokers)
+    staying = [broker for broker in brokers if broker not in stopping]
+    if len(staying) >= max(replication_factor, 1):
+        brokers = staying
     # The assignments repeat: thousands of partitions share a few objects.
     return tuple(islice(cycle(_spread(brokers, max(replication_factor, 1), begin, racks)), count))
 

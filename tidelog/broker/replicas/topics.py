@@ -146,7 +146,14 @@ class Topics:
                 )
                 factor = min(internal.replication_factor, possible)
             factor = defaults.default_replication_factor if factor == -1 else factor
-            partitions = assign(count, brokers, factor, begin=topic_id.int, racks=catalog.racks())
+            partitions = assign(
+                count,
+                brokers,
+                factor,
+                begin=topic_id.int,
+                racks=catalog.racks(),
+                stopping=stopping_brokers(catalog),
+            )
         self._check_replicas(partitions)
         return catalog.plan_topic(name, topic_id, partitions, self._checked(name, wanted.configs))
 
@@ -193,7 +200,8 @@ class Topics:
                     f"The number of partitions of {name} cannot be changed, because groups depend on it.",
                 )
             brokers = sorted(live_brokers(catalog))
-            planned = yield from plan_partitions(topic, total, assignments, brokers, catalog.racks())
+            racks, stopping = catalog.racks(), stopping_brokers(catalog)
+            planned = yield from plan_partitions(topic, total, assignments, brokers, racks, stopping)
             self._check_replicas(planned.partitions)
             return planned
 

@@ -516,3 +516,23 @@ async def test_a_broker_that_stops_leads_no_new_partition(services: Services) ->
     await asker.ask(ApiKey.CREATE_PARTITIONS, 2, topics=[{"name": "t", "count": 4, "assignments": None}])
     made = asker.topic("t").partitions
     assert [(each.leader_id, each.isr, set(each.replicas)) for each in made] == [(1, (1,), {1, 2})] * 4
+
+
+async def test_a_broker_that_stops_gets_no_new_replica_where_others_suffice(services: Services) -> None:
+    asker = Asker(services, Clock())
+    for node_id, is_stopping in ((2, True), (3, False)):
+        await changed(services, BrokerRegistered(BrokerRegistration(node_id, (), is_stopping=is_stopping)))
+    for factor in (1, 2):
+        topic = {"name": f"t{factor}", "num_partitions": 4, "replication_factor": factor}
+        await asker.ask(ApiKey.CREATE_TOPICS, 5, topics=[topic])
+        grown = {"name": f"t{factor}", "count": 8, "assignments": None}
+        await asker.ask(ApiKey.CREATE_PARTITIONS, 2, topics=[grown])
+        placed = [each.replicas for each in asker.topic(f"t{factor}").partitions]
+        assert len(placed) == 8
+        assert {replica for replicas in placed for replica in replicas} == {1, 3}
+    await changed(services, BrokerRegistered(BrokerRegistration(3, (), is_stopping=True)))
+    await changed(services, BrokerRegistered(BrokerRegistration(1, (), is_stopping=True)))
+    await asker.ask(
+        ApiKey.CREATE_TOPICS, 5, topics=[{"name": "u", "num_partitions": 3, "replication_factor": 1}]
+    )
+    assert {each.leader_id for each in asker.topic("u").partitions} == {1, 2, 3}
