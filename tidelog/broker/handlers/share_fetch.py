@@ -258,10 +258,11 @@ class ShareFetchHandler(GuardedHandler):
             then(results)
 
         def stored(key: SharePartitionKey, error: ApiError | None) -> None:
-            results[key] = error
-            waiting.discard(key)
-            if not waiting:
-                then(results)
+            if key in waiting:
+                results[key] = error
+                waiting.discard(key)
+                if not waiting:
+                    then(results)
 
         for key, acknowledgements in asked.items():
             is_stored = partial(stored, key)
@@ -277,8 +278,8 @@ class ShareFetchHandler(GuardedHandler):
                     self._tasks.begin(self._acknowledge_later(key, session, acknowledgements, is_stored))
                 else:
                     held.acknowledge(session.member_id, acknowledgements, is_stored)
-            except ApiError as error:
-                is_stored(error)
+            except Exception as error:
+                is_stored(self._refusal_for(error, key))
 
     async def _acknowledge_later(
         self,
@@ -291,11 +292,24 @@ class ShareFetchHandler(GuardedHandler):
         try:
             held = await self._partitions.of(key)
             held.acknowledge(session.member_id, acknowledgements, stored)
-        except ApiError as error:
-            stored(error)
         except Exception as error:
-            stored(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
-            raise
+            stored(self._refusal_for(error, key))
+
+    def _refusal_for(self, error: Exception, key: SharePartitionKey) -> ApiError:
+        """Why a partition's acknowledgements failed. What nobody expects is logged."""
+        if isinstance(error, ApiError):
+            return error
+        self._services.events.error(
+            "share_acknowledgement_failed",
+            key.group_id,
+            group_id=key.group_id,
+            topic_id=str(key.topic_id),
+            partition=key.partition,
+            error=repr(error),
+            advice="report this",
+            exc_info=error,
+        )
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
 
     def _leader(
         self, context: RequestContext, key: SharePartitionKey, endpoints: dict[int, Mapping[str, object]]

@@ -183,8 +183,13 @@ class HeldPartition:
         """`stored` is called within this call if nothing has to be stored. Raises ApiError; then it is not
         called."""
         self.machine.limits = self._limits()
-        update = self.machine.acknowledge(member_id, acknowledgements, self._steady_ms())
-        self.tell_next()  # Records are not in flight from now on.
+        try:
+            update = self.machine.acknowledge(member_id, acknowledgements, self._steady_ms())
+            self.tell_next()  # Records are not in flight from now on.
+        except ApiError:
+            raise
+        except Exception as error:
+            raise self._broken(error) from error
 
         def counted(error: ApiError | None) -> None:
             if error is None:
@@ -229,10 +234,8 @@ class HeldPartition:
                 await self._states.write(self.key, self._joined(group))
             except ApiError as error:
                 refusal = self._refused(group, error)
-            except Exception as error:  # A broken invariant: what is in memory may not be what is stored.
-                logger.error("share_partition_broken", group_id=self.key.group_id, error=repr(error))
-                self.end()
-                refusal = self._refused(group, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+            except Exception as error:
+                refusal = self._refused(group, self._broken(error))
             else:
                 for update, stored in group:
                     if stored is not None:
@@ -245,6 +248,12 @@ class HeldPartition:
                     self._write_dead_letters(batch.first, batch.last)
             self.changed()
         self._is_writing = False
+
+    def _broken(self, error: Exception) -> ApiError:
+        """An invariant is broken: what is in memory may not be what is stored. The refusal."""
+        logger.error("share_partition_broken", group_id=self.key.group_id, error=repr(error), exc_info=error)
+        self.end()
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
 
     def _tell(self, stored: Stored, refusal: ApiError | None) -> None:
         try:

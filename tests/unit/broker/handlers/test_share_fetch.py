@@ -14,13 +14,16 @@ from tests.unit.broker.handlers.sharing import ACCEPT, RELEASE, Member
 from tests.unit.broker.handlers.transactional import TransactionalClient
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC
+from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 from tidelog.broker.handlers.share_fetch import ShareFetchHandler
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.share import partitions
+from tidelog.broker.share.held import HeldPartition
 from tidelog.broker.share.log_reader import READ_BYTES
-from tidelog.broker.share.share_partition import Acknowledgement
+from tidelog.broker.share.share_partition import Acknowledgement, SharePartition
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 Open = Callable[..., Any]
 
@@ -64,6 +67,57 @@ async def test_an_answer_that_fails_keeps_no_other_waiting(
         patched.setattr(ShareFetchHandler, "_acknowledged", fail)
         with pytest.raises(MemoryError):
             await asyncio.wait_for(member.acknowledge((2, 2, [ACCEPT])), DEADLINE_SECONDS)
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+async def test_a_partition_whose_acknowledgements_fail_by_a_fault_keeps_no_other_from_being_answered(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch, is_loaded: bool
+) -> None:
+    await asker.create("jobs", partitions=2)
+    for partition in (0, 1):
+        await asker.produce("jobs", make_batch(b"v"), partition=partition)
+    member = Member(asker)
+    await member.join()
+    topics = [
+        topic | {"partitions": [*topic["partitions"], {"partition_index": 1, "acknowledgement_batches": []}]}
+        for topic in member._topics()
+    ]
+    got: set[int] = set()
+    while len(got) < 2:  # One answer does not wait for the states of all.
+        answer = await member.fetch(topics=topics)
+        got |= {each.partition_index for topic in answer.responses for each in topic.partitions}
+    taken = SharePartition.acknowledge
+    faulty = asker.services.share.partitions
+
+    def broken(machine: SharePartition, *arguments: Any) -> Any:
+        if machine is not broken_machine:
+            return taken(machine, *arguments)
+        raise RuntimeError("a fault of ours")
+
+    held = {key.partition: each for key, each in faulty._held.items()}
+    broken_machine = held[0].machine
+    if not is_loaded:
+        present, seen = faulty.present, set[SharePartitionKey]()
+
+        def at_second(key: SharePartitionKey) -> HeldPartition | None:
+            return present(key) if key in seen else seen.add(key)
+
+        monkeypatch.setattr(faulty, "present", at_second)
+    monkeypatch.setattr(SharePartition, "acknowledge", broken)
+    acknowledged = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [ACCEPT]}]
+    partitions = [{"partition_index": each, "acknowledgement_batches": acknowledged} for each in (0, 1)]
+    answer = await asker.ask(
+        ApiKey.SHARE_ACKNOWLEDGE,
+        2,
+        group_id="pool",
+        member_id="first",
+        share_session_epoch=member.epoch,
+        topics=[{"topic_id": asker.topic("jobs").topic_id, "partitions": partitions}],
+    )
+    codes = {each.partition_index: each.error_code for each in answer.responses[0].partitions}
+    assert (answer.error_code, codes) == (0, {0: ErrorCode.UNKNOWN_SERVER_ERROR, 1: 0})
+    assert held[0].has_ended
+    assert not held[1].has_ended
 
 
 async def test_the_settings_of_so_many_groups_are_kept(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
