@@ -170,7 +170,7 @@ class Link:
         self.server.protocol = accept()
         self.server.protocol.connection_made(self.server)
         if not self.is_open:
-            self.server.protocol.connection_lost(None)
+            self.server._lost()
 
     @property
     def has_ghosts(self) -> bool:
@@ -246,6 +246,8 @@ class End(asyncio.Transport):
         self.protocol = protocol
         self._arrives = 0.0
         self._is_reading = True
+        self._is_closed = False
+        """Whether its protocol has closed it, or knows that it is lost: then that gets nothing more."""
         self._under_way: deque[bytes] = deque()
         self._unread: deque[bytes] = deque()
 
@@ -268,10 +270,11 @@ class End(asyncio.Transport):
         return not self.link.is_open
 
     def close(self) -> None:
+        self._is_closed = True
         self.link.cut(self)
 
     def abort(self) -> None:
-        self.link.cut(self)
+        self.close()
 
     def pause_reading(self) -> None:
         self._is_reading = False
@@ -305,13 +308,13 @@ class End(asyncio.Transport):
         return self.link.has_ghosts or is_of_dead_broker
 
     def _flush(self) -> None:
-        while self._is_reading and self._unread and self.protocol is not None:
+        while self._is_reading and not self._is_closed and self._unread and self.protocol is not None:
             data = self._unread.popleft()
             if isinstance(self.protocol, asyncio.Protocol):
                 self.protocol.data_received(data)
                 continue
             view = memoryview(data)
-            while view:
+            while view and not self._is_closed:
                 buffer = self.protocol.get_buffer(len(view))
                 if not buffer:
                     break  # It is closed. These bytes were under way when their client died.
@@ -325,6 +328,8 @@ class End(asyncio.Transport):
             return
         if self.node is None:
             return
-        self.link.network.loop.call_soon(
-            self.protocol.connection_lost, None, context=self.node.context.copy()
-        )
+        self.link.network.loop.call_soon(self._lost, context=self.node.context.copy())
+
+    def _lost(self) -> None:
+        self._is_closed = True
+        self.protocol.connection_lost(None)
