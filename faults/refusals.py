@@ -24,11 +24,11 @@ from typing import Any, Final
 import aiohttp
 
 from faults.checker import Finding, Kind, check, check_sequences, is_acked
+from faults.foreign_writers import ConfluentWriter
 from faults.process import BrokerProcess
 from faults.readback import read_all, read_files
 from faults.several_brokers import BROKERS, WAIT_SECONDS, SeveralBrokers, asked, several_brokers, until
 from faults.workload import Job
-from faults.workload_confluent import ConfluentWriter
 
 _TOPIC: Final = "refusals"
 _PARTITIONS: Final = 3

@@ -21,6 +21,7 @@ from faults.cluster.replicas import differences_of
 from faults.cluster.saboteur import saboteur_of
 from faults.cluster.site import cluster_site
 from faults.foreign_readers import compare_with_others
+from faults.foreign_writers import AiokafkaWriter, ConfluentWriter, KafkaPythonWriter
 from faults.histories import record_rules
 from faults.histories.history import Anomaly
 from faults.histories.looks import EndLooks
@@ -35,11 +36,7 @@ from faults.saboteur import Saboteur
 from faults.schedule import MACHINES_WAIT_MS, MEAN_WAIT_MS, FaultKind, Step, schedule, weights
 from faults.site import Site, site_of
 from faults.trial import Say
-from faults.trimming import trim_while_cleaned
 from faults.workload import Job, TidelogWriter, Writer
-from faults.workload_aiokafka import AiokafkaWriter
-from faults.workload_confluent import ConfluentWriter
-from faults.workload_kafka_python import KafkaPythonWriter
 from faults.workload_keyed import (
     BROKER_SETTINGS,
     COMPACTED_TOPIC,
@@ -48,6 +45,7 @@ from faults.workload_keyed import (
     TRIMMED_TOPIC,
     KeyedWriter,
     read_compacted,
+    trim_while_cleaned,
 )
 from tidelog.client import Admin, ClientError, NewTopic
 

@@ -1,15 +1,20 @@
 """A writer to a compacted topic, and the reading of what is left of it.
 
 Owns the settings of such topics, which are cleaned all the time, so that kills happen during a clean. Of the
-trimmed one segments are deleted meanwhile, so any key of it may be missing.
+trimmed one records are deleted whenever it is cleaned, so that the cleaner reads segments that go; any key of
+it may be missing.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from faults.latest_values import Version, is_tombstone, key_of
+from faults.process import BrokerProcess
 from faults.readback import read_to_end
+from faults.wire import Wire
 from faults.workload import TidelogWriter
 from tidelog.client import ConsumerRecord, Delivery
 
@@ -32,6 +37,9 @@ BROKER_SETTINGS: Final[Mapping[str, object]] = {
     "log.cleaner.io.max.bytes.per.second": 100_000,
 }
 _HEADER: Final = "counter"
+_LOOK_S: Final = 0.005
+_ANSWER_S: Final = 2.0
+_EVERYTHING: Final = -1
 
 
 class KeyedWriter(TidelogWriter):
@@ -67,3 +75,17 @@ def _version(record: ConsumerRecord) -> Version:
 
 def _number(text: bytes) -> int:
     return int(text) if text.isdigit() else -1
+
+
+async def trim_while_cleaned(broker: BrokerProcess, topic: str, trimmed: Counter[int]) -> None:
+    """Until it is cancelled, also while no broker runs. `trimmed` counts the requests per partition."""
+    while True:
+        # What a clean writes has this name until it replaces the segments that are read.
+        written = broker.data_dir.glob(f"{topic}-*/*.log.cleaned")
+        partitions = {int(path.parent.name.rpartition("-")[2]) for path in written}
+        if partitions:
+            with suppress(OSError, EOFError):
+                async with asyncio.timeout(_ANSWER_S), Wire.connected(broker.port, broker.host) as wire:
+                    await wire.delete_records(topic, dict.fromkeys(partitions, _EVERYTHING))
+                    trimmed.update(partitions)
+        await asyncio.sleep(_LOOK_S)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from faults.checker import Finding, Kind, check, is_acked
 from faults.damage.verdict import judge_ids
 from faults.foreign_readers import compare_with_others
+from faults.foreign_writers import ConfluentWriter
 from faults.latest_values import check_latest
 from faults.power_cut import machine
 from faults.process import BrokerProcess, BrokerProcessError
@@ -23,7 +24,6 @@ from faults.runner import alarms
 from faults.trial import Outcome, Say, turns
 from faults.wire import Wire
 from faults.workload import Job, TidelogWriter, Writer
-from faults.workload_confluent import ConfluentWriter
 from faults.workload_keyed import BROKER_SETTINGS, COMPACTED_TOPIC, TOPIC_CONFIGS, KeyedWriter, read_compacted
 from tidelog.client import ClientError
 from tidelog.protocol.errors import ErrorCode
