@@ -20,17 +20,10 @@ from typing import Any, Final
 
 import structlog
 
+from tidelog.broker.cluster import store_frames
 from tidelog.broker.cluster.facts import delta_fields, delta_of, list_of, uuid_of, whole_number
 from tidelog.broker.cluster.image_lines import first_line, other_lines
 from tidelog.broker.cluster.store import BrokerSession, StoreConflict, StoreError
-from tidelog.broker.cluster.store_frames import (
-    LINES_PER_FRAME,
-    VERSION,
-    BadFrame,
-    error_fields,
-    read_frame,
-    write_frame,
-)
 from tidelog.broker.cluster.store_sharing import StoreSharing
 
 _BACKLOG: Final = 1024
@@ -76,7 +69,7 @@ class StoreServer:
         self._none_left.clear()
         try:
             await self._serve(reader, writer, task)
-        except (BadFrame, ValueError, KeyError, TypeError, TimeoutError) as error:
+        except (store_frames.BadFrame, ValueError, KeyError, TypeError, TimeoutError) as error:
             logger.warning(
                 "store_connection_refused",
                 error=repr(error),
@@ -96,17 +89,17 @@ class StoreServer:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
     ) -> None:
         async with asyncio.timeout(_GREETING_SECONDS):
-            greeting = await read_frame(reader)
+            greeting = await store_frames.read_frame(reader)
         if greeting is None:
             return
-        if greeting["version"] != VERSION:
-            message = f"expected version {VERSION} of the protocol, got {greeting['version']!r}"
-            await write_frame(writer, error_fields(StoreError(message)))
+        if greeting["version"] != store_frames.VERSION:
+            message = f"expected version {store_frames.VERSION} of the protocol, got {greeting['version']!r}"
+            await store_frames.write_frame(writer, store_frames.error_fields(StoreError(message)))
             return
         match greeting["wants"]:
             case "calls":
                 await self._end_earlier(str(greeting["client"]), task)
-                while (request := await read_frame(reader)) is not None:
+                while (request := await store_frames.read_frame(reader)) is not None:
                     await self._answer(request, writer)
             case "commits":
                 await self._until_closed(
@@ -118,7 +111,7 @@ class StoreServer:
                 session = BrokerSession(whole_number(greeting["node_id"]), uuid_of(greeting["incarnation"]))
                 await self._hold_session(session, reader, writer)
             case other:
-                raise BadFrame(f"a client wants {other!r}")
+                raise store_frames.BadFrame(f"a client wants {other!r}")
 
     async def _end_earlier(self, client: str, task: asyncio.Task[None] | None) -> None:
         """End what served a client until now; `task` does from now on."""
@@ -141,17 +134,21 @@ class StoreServer:
                     revision = whole_number(request["revision"])
                     answer = {"is_stored": await self._store.settle(uuid_of(request["nonce"]), revision)}
                 case other:
-                    raise BadFrame(f"a client calls {other!r}")
+                    raise store_frames.BadFrame(f"a client calls {other!r}")
         except (StoreError, StoreConflict, OSError) as error:
-            answer = error_fields(error)
-        await write_frame(writer, answer)
+            answer = store_frames.error_fields(error)
+        await store_frames.write_frame(writer, answer)
 
     async def _send_image(self, writer: asyncio.StreamWriter) -> None:
         catalog = await self._store.load()
         lines = other_lines(catalog)
-        await write_frame(writer, {"first": first_line(catalog), "is_newest": self._store.is_newest})
-        for start in range(0, len(lines), LINES_PER_FRAME):
-            await write_frame(writer, {"lines": lines[start : start + LINES_PER_FRAME]})
+        await store_frames.write_frame(
+            writer, {"first": first_line(catalog), "is_newest": self._store.is_newest}
+        )
+        for start in range(0, len(lines), store_frames.LINES_PER_FRAME):
+            await store_frames.write_frame(
+                writer, {"lines": lines[start : start + store_frames.LINES_PER_FRAME]}
+            )
 
     async def _commit(self, request: Mapping[str, Any]) -> dict[str, object]:
         deltas = [delta_of(fields) for fields in list_of(request["deltas"])]
@@ -165,14 +162,14 @@ class StoreServer:
         try:
             async for commit in self._store.watch(revision):
                 deltas = [delta_fields(delta) for delta in commit.deltas]
-                await write_frame(writer, {"revision": commit.revision, "deltas": deltas})
+                await store_frames.write_frame(writer, {"revision": commit.revision, "deltas": deltas})
         except StoreError as error:
-            await write_frame(writer, error_fields(error))
+            await store_frames.write_frame(writer, store_frames.error_fields(error))
 
     async def _send_sessions(self, writer: asyncio.StreamWriter) -> None:
         async for living in self._sharing.watch():
             sessions = [[each.node_id, each.incarnation.hex] for each in living]
-            await write_frame(writer, {"sessions": sessions})
+            await store_frames.write_frame(writer, {"sessions": sessions})
 
     async def _hold_session(
         self, session: BrokerSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -183,15 +180,15 @@ class StoreServer:
         try:
             self._sharing.begin(session)
         except StoreError as error:
-            await write_frame(writer, error_fields(error))
+            await store_frames.write_frame(writer, store_frames.error_fields(error))
             return
         await self._end_earlier(session.incarnation.hex, asyncio.current_task())
         try:
-            await write_frame(writer, {})
-            await read_frame(reader)
+            await store_frames.write_frame(writer, {})
+            await store_frames.read_frame(reader)
         finally:
             self._sharing.end(session)
-        await write_frame(writer, {})
+        await store_frames.write_frame(writer, {})
 
     @staticmethod
     async def _until_closed(reader: asyncio.StreamReader, sending: Any) -> None:

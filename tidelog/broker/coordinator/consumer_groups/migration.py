@@ -9,12 +9,7 @@ Pure. Source: Kafka's ConsumerGroup.fromClassicGroup and ClassicGroup.fromConsum
 
 from collections.abc import Iterator
 
-from tidelog.broker.coordinator.consumer_groups import records
-from tidelog.broker.coordinator.consumer_groups.consumer_protocol import (
-    read_assignment,
-    read_subscription,
-    written_assignment,
-)
+from tidelog.broker.coordinator.consumer_groups import consumer_protocol, records
 from tidelog.broker.coordinator.consumer_groups.group import ConsumerGroup, Current
 from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
 from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, Member
@@ -33,8 +28,8 @@ def upgrade(group: Group, topics: TopicsView) -> Iterator[records.ConsumerGroupR
     group_id, epoch = group.group_id, group.generation
     for member_id, member in group.members.items():
         try:
-            said = read_subscription(member.protocols[0].metadata, topics)
-            assigned, has_user_data = read_assignment(member.assignment, topics)
+            said = consumer_protocol.read_subscription(member.protocols[0].metadata, topics)
+            assigned, has_user_data = consumer_protocol.read_assignment(member.assignment, topics)
         except ProtocolError as error:
             raise _cannot(
                 group_id, f"the metadata of its member {member_id} cannot be read: {error}"
@@ -62,7 +57,7 @@ def downgrade(group: ConsumerGroup, generation: int, topics: TopicsView, now_ms:
     for member_id, each in group.members.items():
         if each.classic is None:
             raise ValueError(f"member {member_id} does not use the classic protocol")
-        version = read_subscription(each.classic.protocols[0].metadata, topics).version
+        version = consumer_protocol.read_subscription(each.classic.protocols[0].metadata, topics).version
         made = made.with_member(
             Member(
                 member_id,
@@ -72,7 +67,7 @@ def downgrade(group: ConsumerGroup, generation: int, topics: TopicsView, now_ms:
                 each.classic.session_timeout_ms,
                 each.rebalance_timeout_ms,
                 each.classic.protocols,
-                assignment=written_assignment(group.target(member_id), version, topics),
+                assignment=consumer_protocol.written_assignment(group.target(member_id), version, topics),
             )
         )
     return made._replace(protocol=made.chosen_protocol())
