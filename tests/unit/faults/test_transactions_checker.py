@@ -28,6 +28,7 @@ FIRST, SECOND = AttemptId("p-1", 0), AttemptId("p-1", 1)
 # With outputs on several partitions each.
 SOURCES = tuple(Source(0, offset) for offset in range(20))
 HALF = len(SOURCES) // 2
+SENT = (*outputs_of(FIRST, SOURCES[:HALF]), *outputs_of(SECOND, SOURCES[HALF:]))
 Logs = dict[Place, list[Stored]]
 
 
@@ -43,14 +44,18 @@ def history(
     logs: Logs | None = None, first: Outcome = Outcome.COMMITTED, second: Outcome = Outcome.COMMITTED
 ) -> History:
     """Two attempts, of which each processed a half of the inputs."""
-    parts = SOURCES[:HALF], SOURCES[HALF:]
-    sent = [*outputs_of(FIRST, parts[0]), *outputs_of(SECOND, parts[1])]
     return History(
-        attempts={FIRST: Attempt(first, parts[0]), SECOND: Attempt(second, parts[1])},
-        visible=logs_of(*sent) if logs is None else logs,
+        attempts={FIRST: Attempt(first, SOURCES[:HALF]), SECOND: Attempt(second, SOURCES[HALF:])},
+        visible=logs_of(*SENT) if logs is None else logs,
         inputs={0: len(SOURCES)},
         positions={0: len(SOURCES)},
     )
+
+
+def half(outcome: Outcome) -> History:
+    """Nothing but the first attempt was made visible."""
+    only_first = logs_of(*outputs_of(FIRST, SOURCES[:HALF]))
+    return replace(history(only_first, second=outcome), inputs={0: HALF}, positions={0: HALF})
 
 
 def kinds(found: list[Finding]) -> set[Kind]:
@@ -67,31 +72,23 @@ def test_a_history_without_a_fault_has_no_findings() -> None:
 
 def test_a_commit_without_an_answer_may_be_visible_or_not() -> None:
     assert check(history(second=Outcome.UNCERTAIN)) == []
-    only_first = logs_of(*outputs_of(FIRST, SOURCES[:HALF]))
-    made = replace(history(only_first, second=Outcome.UNCERTAIN), inputs={0: HALF}, positions={0: HALF})
-    assert check(made) == []
+    assert check(half(Outcome.UNCERTAIN)) == []
 
 
 def test_what_is_visible_of_a_transaction_in_one_partition_must_be_in_all() -> None:
-    logs = logs_of(*outputs_of(FIRST, SOURCES[:HALF]), *outputs_of(SECOND, SOURCES[HALF:]))
+    logs = logs_of(*SENT)
     torn = next(log for log in logs.values() if any(stored.mark.attempt == SECOND for stored in log))
     torn[:] = [stored for stored in torn if stored.mark.attempt != SECOND]
     assert Kind.TORN in kinds(check(history(logs, second=Outcome.UNCERTAIN)))
 
 
 def test_a_confirmed_commit_must_be_visible() -> None:
-    only_first = logs_of(*outputs_of(FIRST, SOURCES[:HALF]))
-    made = replace(history(only_first), inputs={0: HALF}, positions={0: HALF})
-    assert kinds(check(made)) == {Kind.MISSING}
+    assert kinds(check(half(Outcome.COMMITTED))) == {Kind.MISSING}
 
 
 @pytest.mark.parametrize("outcome", [Outcome.OPEN, Outcome.ABORTED])
-def test_what_was_not_committed_is_never_visible(outcome: Outcome) -> None:
+def test_what_was_not_committed_is_never_visible_nor_found_by_a_reader_along(outcome: Outcome) -> None:
     assert kinds(check(history(second=outcome))) == {Kind.DIRTY}
-
-
-@pytest.mark.parametrize("outcome", [Outcome.OPEN, Outcome.ABORTED])
-def test_a_reader_along_never_finds_what_was_not_committed(outcome: Outcome) -> None:
     made = history()
     stranger = AttemptId("p-2", 0)
     output = outputs_of(stranger, [SOURCES[0]])[0]
@@ -110,16 +107,14 @@ def test_what_a_reader_along_found_must_stay() -> None:
 
 
 def test_an_input_has_its_outputs_once_though_two_attempts_were_committed() -> None:
-    sent = [*outputs_of(FIRST, SOURCES[:HALF]), *outputs_of(SECOND, SOURCES[HALF:])]
     again = AttemptId("p-2", 0)
-    made = history(logs_of(*sent, *outputs_of(again, SOURCES[-1:])))
+    made = history(logs_of(*SENT, *outputs_of(again, SOURCES[-1:])))
     made.attempts = {**made.attempts, again: Attempt(Outcome.COMMITTED, SOURCES[-1:])}
     assert kinds(check(made)) == {Kind.DUPLICATED}
 
 
 def test_a_record_is_visible_once() -> None:
-    sent = [*outputs_of(FIRST, SOURCES[:HALF]), *outputs_of(SECOND, SOURCES[HALF:])]
-    assert kinds(check(history(logs_of(*sent, sent[-1])))) == {Kind.DUPLICATED}
+    assert kinds(check(history(logs_of(*SENT, SENT[-1])))) == {Kind.DUPLICATED}
 
 
 def test_offsets_and_outputs_are_committed_together() -> None:
