@@ -71,12 +71,14 @@ class OperatorSite(Terminal):
         consumer.close()
         return str(found.offset)
 
-    def member(self, group: str, topic: str, protocol: str = "classic") -> None:
-        """Of librdkafka; it reads a topic until the end of the case."""
+    async def member(self, group: str, topic: str, protocol: str = "classic") -> None:
+        """Of librdkafka; it reads a topic until the end of the case, and its group is stable."""
         consumer = self._consumer(group, protocol)
         self.stack.callback(consumer.close)
         consumer.subscribe([topic])
         wait_for(lambda: consumer.poll(0.1) and consumer.assignment(), "an assignment", DEADLINE_SECONDS)
+        while "Stable" not in await self.tidelog("group", "describe", group):
+            consumer.poll(0.1)
 
     async def connect(self) -> None:
         """A raw connection, of which the following commands are."""
