@@ -10,12 +10,14 @@ from structlog.testing import capture_logs
 from tests.unit.broker.net.peers import Peer, measured_by_the_loop, produce_frame, request_frame, serving
 from tests.unit.broker.net.test_connection import PRODUCED, Held, handlers_with
 from tests.waiting import until
+from tidelog.broker.limits.queued_memory import QueuedMemory
 from tidelog.broker.net import connection as connection_module
 from tidelog.broker.net import server as server_module
 from tidelog.broker.net.connection import Connection
-from tidelog.broker.net.request_queue import Waiting
+from tidelog.broker.net.request_queue import RequestQueue, Waiting
 from tidelog.protocol.hot import FetchResponse
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import Buffer
 
 
 async def test_long_polls_count_as_the_most_that_they_may_bring() -> None:
@@ -105,7 +107,7 @@ async def test_a_transport_that_resumes_from_within_a_write_sends_nothing_twice(
 class Two(Waiting):
     """Two requests that a stream took together."""
 
-    answer = None
+    answer: list[Buffer] | None = None
     requests = 2
 
     def abandon(self) -> None: ...
@@ -132,3 +134,18 @@ async def test_a_stream_takes_no_more_together_than_there_is_room_for() -> None:
         await until(lambda: len(rooms) == 2)
         assert rooms == [4, 2]
         connection.cut()
+
+
+def test_requests_that_were_taken_together_leave_their_room_with_their_answers() -> None:
+    queue, out = RequestQueue(4, 5_000, 2_000, QueuedMemory(1 << 30)), list[Buffer]()
+    first, second = Two(), Two()
+    queue.add(first)
+    queue.add(second)
+    assert (queue.room(), queue.is_full()) == (0, True)
+    first.answer = second.answer = [b"1", b"2"]
+    assert (queue.answered(second, out), queue.answered(first, out), len(out)) == (2, 0, 4)
+    assert (queue.room(), queue.is_full()) == (4, False)
+    queue.add(Two())
+    queue.add_answer([b"3"])
+    queue.abandon()
+    assert (queue.room(), queue.held_bytes) == (4, 0)
