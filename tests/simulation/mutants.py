@@ -24,7 +24,6 @@ from tests.simulation import scenarios
 from tests.simulation.scenarios import Scenario
 from tests.simulation.transactions import play
 from tests.simulation.world import Run, Shape, World
-from tidelog.broker import opening
 from tidelog.broker.cluster import controller, image_difference, membership
 from tidelog.broker.cluster.catalog import NO_LEADER, BrokerRegistered, PartitionAssignment
 from tidelog.broker.cluster.cluster import Cluster
@@ -36,7 +35,7 @@ from tidelog.broker.cluster.membership import Membership
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.coordinator.shards import Shards
 from tidelog.broker.handlers import cut_off
-from tidelog.broker.replicas import leader
+from tidelog.broker.replicas import leader, ownership
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage import producer_memory, producer_state, refused_batches
 from tidelog.broker.storage.log_types import FlushWork
@@ -291,7 +290,7 @@ MUTANTS: Final = {
     ),
     "note": Mutant(
         "the disk knows of a start before the catalog does",
-        ((opening, "note_start", _note_later), (Membership, "register", _register_first)),
+        ((ownership, "note_start", _note_later), (Membership, "register", _register_first)),
         "did not start",
         Scenario(scenarios.broker_dies_as_the_catalog_hears_of_its_start),
     ),
