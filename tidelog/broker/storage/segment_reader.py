@@ -177,12 +177,23 @@ class SegmentReader(ABC):
         if cut <= start:
             return None
         data = self.map_bytes(start, cut - start) if is_sent and nowait and is_verified else None
+        is_mapped = data is not None
         if data is None:
             data = self.read_bytes(start, cut - start, nowait=nowait)
         if len(data) != cut - start:
             raise CorruptSegmentError(
                 f"{self.path}: expected {cut - start} bytes at {start}, got {len(data)}"
             )
+        if not start and is_verified:
+            # Elsewhere the batch before it says where it begins. Only system calls may read what is mapped.
+            head = self.read_bytes(0, BATCH_HEADER_SIZE, nowait=nowait) if is_mapped else data
+            base_offset, length, _, delta, _, _ = _PLACE.unpack_from(head)
+            if (
+                base_offset != self.base_offset
+                or not BATCH_HEADER_SIZE <= length + LOG_OVERHEAD <= size
+                or not 0 <= delta < end_offset - base_offset
+            ):
+                next(self.walk(0, nowait=nowait), None)  # Says what is wrong, if anything is.
         return Slice(data, next_offset, cut) if is_verified else self._verified(data, start, offset)
 
     def _verified(self, data: memoryview, start: int, first_offset: int) -> Slice:

@@ -105,3 +105,16 @@ def test_a_long_read_of_unchecked_batches_is_served_in_bounded_pieces(
     assert log.read(Read(3, 1 << 20, log.end_offset)).next_offset == BATCHES
     assert log.read(Read(0, 1 << 20, log.end_offset)).next_offset == BATCHES
     log.close(clean=False)
+
+
+@pytest.mark.parametrize("damage", [bytes(24), b"\xff" * 8, (9).to_bytes(8, "big")])
+def test_a_closed_segment_that_begins_with_no_batch_any_more_is_refused(written: Path, damage: bytes) -> None:
+    log = reopened(written)
+    wanted = Read(BATCHES, 1 << 20, log.end_offset)
+    assert log.read(wanted).next_offset == 2 * BATCHES
+    with (written / f"{BATCHES:020d}.log").open("r+b") as file:
+        file.write(damage)
+    with pytest.raises(ApiError) as refused:
+        log.read(wanted)
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    log.close(clean=False)

@@ -15,6 +15,7 @@ from tidelog.broker.storage import disk as disk_module
 from tidelog.broker.storage import local_segment
 from tidelog.broker.storage.disk import Disk, MappedWindow, OpenFile, in_memory
 from tidelog.broker.storage.log_types import Read
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import Buffer
 
 WINDOW, OVERLAP = 64 * 1024, 16 * 1024
@@ -172,7 +173,14 @@ def test_a_log_maps_only_what_is_checked_and_only_sent(tmp_path: Path) -> None:
     found = read(wanted._replace(is_sent=True))
     assert isinstance(found.obj, MappedWindow)
     assert found == in_memory_bytes
+    first = wanted._replace(offset=0, is_sent=True)
+    assert isinstance(read(first).obj, MappedWindow)
     (segment,) = log._segments.segments
+    with segment.path.open("r+b") as damaged:
+        damaged.write(bytes(24))
+    with pytest.raises(ApiError) as refused:
+        read(first)
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
     segment.unverified = (0, segment.size_bytes)
     assert not isinstance(read(wanted._replace(is_sent=True)).obj, MappedWindow)
     log.close(clean=True)
