@@ -316,8 +316,6 @@ class End(asyncio.Transport):
             view = memoryview(data)
             while view and not self._is_closed:
                 buffer = self.protocol.get_buffer(len(view))
-                if not buffer:
-                    break  # It is closed. These bytes were under way when their client died.
                 count = min(len(buffer), len(view))
                 buffer[:count] = view[:count]
                 self.protocol.buffer_updated(count)
