@@ -225,29 +225,34 @@ class HeldPartition:
             self._writer = begin(self._write_all())
 
     async def _write_all(self) -> None:
-        while self._waiting:
-            group, self._waiting = self._waiting, []
-            refusal: ApiError | None = None
-            try:
-                if self.has_ended:
-                    raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker leads it no longer")
-                await self._states.write(self.key, self._joined(group))
-            except ApiError as error:
-                refusal = self._refused(group, error)
-            except Exception as error:
-                refusal = self._refused(group, self._broken(error))
-            else:
-                for update, stored in group:
-                    if stored is not None:
-                        self.machine.settle(update)
-            for _, stored in group:
+        try:
+            while self._waiting:
+                group, self._waiting = self._waiting, []
+                await self._write_group(group)
+        finally:  # After an error that nobody expected, the next write is not kept waiting.
+            self._is_writing = False
+
+    async def _write_group(self, group: Sequence[_Waiting]) -> None:
+        refusal: ApiError | None = None
+        try:
+            if self.has_ended:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker leads it no longer")
+            await self._states.write(self.key, self._joined(group))
+        except ApiError as error:
+            refusal = self._refused(group, error)
+        except Exception as error:
+            refusal = self._refused(group, self._broken(error))
+        else:
+            for update, stored in group:
                 if stored is not None:
-                    self._tell(stored, refusal)
-            for update, _ in group:
-                for batch in update.batches:
-                    self._write_dead_letters(batch.first, batch.last)
-            self.changed()
-        self._is_writing = False
+                    self.machine.settle(update)
+        for _, stored in group:
+            if stored is not None:
+                self._tell(stored, refusal)
+        for update, _ in group:
+            for batch in update.batches:
+                self._write_dead_letters(batch.first, batch.last)
+        self.changed()
 
     def _broken(self, error: Exception) -> ApiError:
         """An invariant is broken: what is in memory may not be what is stored. The refusal."""

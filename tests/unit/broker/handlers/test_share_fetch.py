@@ -69,6 +69,25 @@ async def test_an_answer_that_fails_keeps_no_other_waiting(
             await asyncio.wait_for(member.acknowledge((2, 2, [ACCEPT])), DEADLINE_SECONDS)
 
 
+async def test_an_error_after_acknowledgements_are_stored_keeps_no_later_ones_waiting(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asker.create("jobs")
+    await asker.produce("jobs", make_batch(b"v", b"v"))
+    member = Member(asker)
+    await member.join()
+    await member.fetch()
+
+    def broken(held: HeldPartition) -> None:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HeldPartition, "changed", broken)
+        await asyncio.wait_for(member.acknowledge((0, 0, [ACCEPT])), DEADLINE_SECONDS)
+        await asyncio.sleep(0)
+    await asyncio.wait_for(member.acknowledge((1, 1, [ACCEPT])), DEADLINE_SECONDS)
+
+
 @pytest.mark.parametrize("is_loaded", [True, False])
 async def test_a_partition_whose_acknowledgements_fail_by_a_fault_keeps_no_other_from_being_answered(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, is_loaded: bool
