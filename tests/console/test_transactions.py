@@ -71,7 +71,7 @@ def test_a_part_that_somebody_begins_to_use_is_not_replaced_under_their_hands(
     console: Console, page: "Page"
 ) -> None:
     first, second = (f"used{uuid4().hex}" for _ in range(2))
-    console.run(opened(console, first))
+    console.run(opened(console, first, first))
     page.goto(console.url("/transactions"))
     held: list[Route] = []
     page.route("**/console/transactions", lambda route: held.append(route))
@@ -79,7 +79,7 @@ def test_a_part_that_somebody_begins_to_use_is_not_replaced_under_their_hands(
         pass  # The page refreshes itself; its answer is held.
     page.locator("#transactions tbody tr").filter(has_text=first).locator("summary").last.click()
     page.evaluate("addEventListener('htmx:afterOnLoad', () => { document.body.id = 'answered'; })")
-    console.run(opened(console, second))
+    console.run(opened(console, second, second))
     for route in held:
         route.continue_()
     page.wait_for_selector("#answered")

@@ -39,7 +39,8 @@ def test_a_server_that_is_absent_is_noted_and_the_others_are_measured(tmp_path: 
     rate, *others = results.rows.values()
     assert len(rate.processors["tidelog"]) == 1
     assert not any(row.processors for row in others)
-    assert results.notes == [
+    # A busy machine may keep the one that is measured from being warm, which is noted too.
+    assert [note for note in results.notes if " is absent" in note] == [
         "absent is absent: it is nowhere",
         "ending is absent: ending ended with exit code 3; it printed:\nno port today",
     ]
