@@ -117,14 +117,16 @@ def test_a_topic_is_purged_once_its_name_is_typed(console: Console, page: "Page"
     page.get_by_text("Delete its records").click()
     page.get_by_label("Partition", exact=True).fill("1")
     page.get_by_label("Before offset").fill("2")
-    page.get_by_label("Type the name of the topic to purge").fill("purged")
+    name = page.get_by_label("Type the name of the topic to purge")
+    name.fill("purged")
     page.get_by_role("button", name="Purge").click()
+    expect(name).to_be_hidden()  # The page is loaded again.
     start = page.locator("#partitions tbody tr").nth(1).locator("td").nth(3)
     expect(start).to_have_text("2")
     logs = [console.broker.services.replicas["purged", index].log for index in range(2)]
     assert [log.log_start_offset for log in logs] == [0, 2]
     page.get_by_text("Delete its records").click()
-    page.get_by_label("Type the name of the topic to purge").fill("purged")
+    name.fill("purged")
     page.get_by_role("button", name="Purge").click()
     expect(start).to_have_text("3")
     assert [log.log_start_offset for log in logs] == [3, 3]

@@ -439,7 +439,7 @@ def slow_down(log: PartitionLog) -> None:
     def begin_slow_flush() -> FlushWork | None:
         work = begin_flush()
         if work is not None:
-            work.before = [*work.before, pause]
+            work.before, work.lone_fd = [*work.before, pause], None
         return work
 
     log.begin_flush = begin_slow_flush  # type: ignore[method-assign]

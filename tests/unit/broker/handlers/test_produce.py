@@ -223,7 +223,7 @@ async def test_a_failed_flush_takes_the_partition_offline_and_no_other(
     def failing() -> Any:
         work = begin()
         if work is not None:
-            work.before = (_fail,)
+            work.before, work.lone_fd = (_fail,), None
         return work
 
     monkeypatch.setattr(log, "begin_flush", failing)
