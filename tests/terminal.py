@@ -20,6 +20,7 @@ _SAME = (
     (re.compile(r"(?<![\w+/-])(?=\S{,21}[A-Z])(?=\S{,21}[a-z])[\w+/-]{22}(?![\w+/-])"), "<id>"),
     (re.compile(r"20(2[4-9]|[3-9]\d)-\d\d-\d\dT[\d:.]+Z"), "<now>"),
     (re.compile(r"\b1(7[1-9]|[89]\d)\d{10}\b"), "<now>"),
+    (re.compile(r"<now>\.\.<now>"), "<now>"),
     (re.compile(r"\(\d[^()]* (ms|s)\b[^()]*\)"), "(<duration>)"),
     (re.compile(" {2,}"), "  "),
     (re.compile(r"(Ongoing  \d+  \d+)  \d+"), r"\1  <duration>"),
