@@ -163,9 +163,11 @@ def test_a_job_that_has_not_begun_ends_at_once(job: str, code: int, tmp_path: Pa
         with subprocess.Popen(
             [sys.executable, "-m", "tidelog", *arguments], stderr=subprocess.PIPE, text=True
         ) as command:
-            broker.accept()[0].recv(1)
-            command.send_signal(signal.SIGTERM)
-            _, errors = command.communicate(timeout=DEADLINE_SECONDS)
+            connection, _ = broker.accept()
+            with connection:  # If it were closed, the job would say so.
+                connection.recv(1)
+                command.send_signal(signal.SIGTERM)
+                _, errors = command.communicate(timeout=DEADLINE_SECONDS)
     assert (command.returncode, errors) == (code, "")
 
 
