@@ -413,7 +413,8 @@ class OpenFile:
             self.release()
 
     def _window(self, number: int) -> MappedWindow | None:
-        window = _windows.pop((self, number), None)
+        known = _windows.pop((self, number), None)
+        window = known
         if window is None:
             first = number * WINDOW_BYTES
             window = self.disk.map(self.fd, WINDOW_BYTES + _OVERLAP_BYTES, first)
@@ -422,7 +423,9 @@ class OpenFile:
             window.file, window.position = self, first
         if not self._closing:
             _windows[self, number] = window
-            if len(_windows) > min(_MOST_WINDOWS, self.disk.handle_limit() // _HANDLES_PER_WINDOW):
+            if known is None and len(_windows) > min(
+                _MOST_WINDOWS, self.disk.handle_limit() // _HANDLES_PER_WINDOW
+            ):
                 del _windows[next(iter(_windows))]
         return window
 
