@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import random
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -20,15 +21,30 @@ from tidelog.broker.cluster.store import BrokerSession, SeenCommit, SessionLives
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 
 
-def test_a_commit_that_a_session_prevented_is_not_stored_later() -> None:
-    loop = VirtualLoop(random.Random(1))
-    etcd = VirtualEtcd(Network(loop, random.Random(1)), random.Random(1))
+@pytest.fixture
+def loop() -> Iterator[VirtualLoop]:
+    made = VirtualLoop(random.Random(1))
+    yield made
+    made.close()
 
+
+@pytest.fixture
+def etcd(loop: VirtualLoop) -> VirtualEtcd:
+    return VirtualEtcd(Network(loop, random.Random(1)), random.Random(1))
+
+
+def two_stores(etcd: VirtualEtcd, loop: VirtualLoop) -> tuple[EtcdStore, EtcdStore]:
+    """Of the brokers 1 and 2."""
+    first, second = (
+        EtcdStore(VirtualEtcdClient(etcd, Node(loop, f"broker-{node_id}")), node_id=node_id)
+        for node_id in (1, 2)
+    )
+    return first, second
+
+
+def test_a_commit_that_a_session_prevented_is_not_stored_later(loop: VirtualLoop, etcd: VirtualEtcd) -> None:
     async def play() -> int:
-        store, other = (
-            EtcdStore(VirtualEtcdClient(etcd, Node(loop, f"broker-{node_id}")), node_id=node_id)
-            for node_id in (1, 2)
-        )
+        store, other = two_stores(etcd, loop)
         await store.load()
         await other.begin_session(BrokerSession(2, uuid4()))
         etcd.stop(MEMBERS[0])  # It has the first sending of the commit, another member the second one.
@@ -41,21 +57,14 @@ def test_a_commit_that_a_session_prevented_is_not_stored_later() -> None:
         await asyncio.gather(store.close(), other.close())
         return revision
 
-    try:
-        assert loop.run_until_complete(play()) == 0
-    finally:
-        loop.close()
+    assert loop.run_until_complete(play()) == 0
 
 
-def test_a_change_that_a_newer_release_wrote_is_not_taken_for_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = VirtualLoop(random.Random(1))
-    etcd = VirtualEtcd(Network(loop, random.Random(1)), random.Random(1))
-
+def test_a_change_that_a_newer_release_wrote_is_not_taken_for_damage(
+    loop: VirtualLoop, etcd: VirtualEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def play() -> None:
-        newer, older = (
-            EtcdStore(VirtualEtcdClient(etcd, Node(loop, f"broker-{node_id}")), node_id=node_id)
-            for node_id in (1, 2)
-        )
+        newer, older = two_stores(etcd, loop)
         await newer.load()
         await older.load()
         monkeypatch.setattr(etcd_layout, "delta_fields", lambda _: {"of the next release": 1})
@@ -65,23 +74,14 @@ def test_a_change_that_a_newer_release_wrote_is_not_taken_for_damage(monkeypatch
                 await reading
         await asyncio.gather(newer.close(), older.close())
 
-    try:
-        loop.run_until_complete(play())
-    finally:
-        loop.close()
+    loop.run_until_complete(play())
 
 
 def test_what_a_broker_sees_while_it_asks_does_not_look_like_an_older_store(
-    monkeypatch: pytest.MonkeyPatch,
+    loop: VirtualLoop, etcd: VirtualEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop = VirtualLoop(random.Random(1))
-    etcd = VirtualEtcd(Network(loop, random.Random(1)), random.Random(1))
-
     async def play() -> None:
-        store, other = (
-            EtcdStore(VirtualEtcdClient(etcd, Node(loop, f"broker-{node_id}")), node_id=node_id)
-            for node_id in (1, 2)
-        )
+        store, other = two_stores(etcd, loop)
         await store.load()
         await other.load()
         await other.commit([ProducerIdsReserved(1000)], 0)
@@ -102,16 +102,10 @@ def test_what_a_broker_sees_while_it_asks_does_not_look_like_an_older_store(
         assert not store.view.is_lost
         await asyncio.gather(store.close(), other.close())
 
-    try:
-        loop.run_until_complete(play())
-    finally:
-        loop.close()
+    loop.run_until_complete(play())
 
 
-def test_a_store_that_was_restored_and_changed_since_is_refused() -> None:
-    loop = VirtualLoop(random.Random(1))
-    etcd = VirtualEtcd(Network(loop, random.Random(1)), random.Random(1))
-
+def test_a_store_that_was_restored_and_changed_since_is_refused(loop: VirtualLoop, etcd: VirtualEtcd) -> None:
     async def play() -> None:
         store, other, restored = (
             EtcdStore(VirtualEtcdClient(etcd, Node(loop, f"broker-{node_id}")), node_id=node_id)
@@ -150,10 +144,7 @@ def test_a_store_that_was_restored_and_changed_since_is_refused() -> None:
         assert await restored.holds(lost), "the journal does not show it any more"
         await asyncio.gather(cluster.close(), other.close(), restored.close())
 
-    try:
-        loop.run_until_complete(play())
-    finally:
-        loop.close()
+    loop.run_until_complete(play())
 
 
 async def _seen_by(loop: VirtualLoop, store: EtcdStore, revision: int) -> SeenCommit:

@@ -20,17 +20,17 @@ def _levels() -> Iterator[None]:
     log_events.set_level("INFO")
 
 
-@cases(*sorted((Path(__file__).parent / "scripts").glob("*.txt")))
-async def test_script(case: Case, rewrite: bool, open_asker: Callable[..., Any]) -> None:
-    site = Site(open_asker)
+async def play(site: Site, case: Case, rewrite: bool) -> None:
     if not any(line.startswith("open") for line in case.lines):
         await site.open()
     await case.play(site, rewrite)
+
+
+@cases(*sorted((Path(__file__).parent / "scripts").glob("*.txt")))
+async def test_script(case: Case, rewrite: bool, open_asker: Callable[..., Any]) -> None:
+    await play(Site(open_asker), case, rewrite)
 
 
 @cases(*sorted((Path(__file__).parent / "share_scripts").glob("*.txt")))
 async def test_share_script(case: Case, rewrite: bool, open_asker: Callable[..., Any]) -> None:
-    site = ShareSite(open_asker)
-    if not any(line.startswith("open") for line in case.lines):
-        await site.open()
-    await case.play(site, rewrite)
+    await play(ShareSite(open_asker), case, rewrite)

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.scripts import Case, cases
-from tests.unit.client.groups.test_membership import _partitions
+from tests.unit.client.groups.test_membership import _partitions, do_next_step
 from tidelog.client import ConnectionLostError
 from tidelog.client.groups.consumer_membership import ConsumerMembership
 from tidelog.client.groups.steps import Adopt, Identity, Leave, Revoke
@@ -105,13 +105,7 @@ class Script:
 
     def done(self) -> str:
         """What was asked for of the application, or of the coordinator."""
-        step = self.it.next_step()
-        if isinstance(step, Adopt):
-            self.it.adopted(step.partitions)
-        elif isinstance(step, Revoke):
-            self.it.revoked(step.partitions)
-        elif isinstance(step, Leave):
-            self.it.left()
+        do_next_step(self.it)
         return self.next()
 
     def owned(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.scripts import Case, cases
 from tidelog.client import ConnectionLostError, TopicPartition
+from tidelog.client.groups.consumer_membership import ConsumerMembership
 from tidelog.client.groups.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -15,9 +16,21 @@ from tidelog.client.groups.consumer_protocol import (
 )
 from tidelog.client.groups.membership import Membership
 from tidelog.client.groups.steps import Adopt, AssignAll, Identity, Join, Leave, Revoke, Sync
+from tidelog.client.share.membership import ShareMembership
 from tidelog.protocol.errors import ErrorCode
 
 ME = "me"
+
+
+def do_next_step(member: Membership | ConsumerMembership | ShareMembership) -> None:
+    """Do what it asks for of the application, or of the coordinator."""
+    step = member.next_step()
+    if isinstance(step, Adopt):
+        member.adopted(step.partitions)
+    elif isinstance(step, Revoke):
+        member.revoked(step.partitions)
+    elif isinstance(step, Leave):
+        member.left()
 
 
 class Script:
@@ -106,13 +119,7 @@ class Script:
 
     def done(self) -> str:
         """What was asked for of the application, or of the coordinator."""
-        step = self.it.next_step()
-        if isinstance(step, Adopt):
-            self.it.adopted(step.partitions)
-        elif isinstance(step, Revoke):
-            self.it.revoked(step.partitions)
-        elif isinstance(step, Leave):
-            self.it.left()
+        do_next_step(self.it)
         return self.next()
 
     def heartbeat(self, code: str, member_id: str = "", generation: str = "") -> str:
