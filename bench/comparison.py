@@ -126,8 +126,8 @@ def _compare(results: Results, case: Case, servers: list[Server], run: Run) -> N
             outcome = _turn(results, case, server, run.seconds)
             for place, measure in enumerate(case.measures):
                 row = results.row(case.title, measure.name, measure.unit, measure.requirements)
-                processors = None if place else outcome.processors
-                row.add(server.name, measure.of(outcome), outcome.others_share, processors)
+                busy = None if place else outcome.busy
+                row.add(server.name, measure.of(outcome), outcome.others_share, busy)
 
         present = _each(results, case.title, present[::-1] if number else present, measured)
 

@@ -19,6 +19,8 @@ from tidelog.cli.bench import percentile
 _CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Of /proc/stat's first line: user, nice, system, irq, softirq and steal are work; idle and iowait are not.
 _BUSY_FIELDS = (0, 1, 2, 5, 6, 7)
+# Of a disk's statistics in sysfs (Documentation/block/stat.rst): io_ticks.
+_DISK_BUSY_MS_FIELD = 9
 _APPENDS = 300
 _APPEND_BYTES = 200
 _ROOT = Path(__file__).parent.parent
@@ -28,6 +30,16 @@ def busy_seconds(stat: str) -> float:
     """CPU seconds that all processors have worked since boot, from the text of /proc/stat."""
     fields = stat.splitlines()[0].split()[1:]
     return sum(int(fields[number]) for number in _BUSY_FIELDS) / _CLOCK_TICKS_PER_S
+
+
+def disk_seconds(folder: Path) -> float:
+    """Seconds since boot for which the disk of `folder` had work; 0 if the system does not count them."""
+    device = folder.stat().st_dev
+    try:
+        counted = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text()
+    except OSError:
+        return 0.0
+    return int(counted.split()[_DISK_BUSY_MS_FIELD]) / 1000
 
 
 class Watch:

@@ -95,7 +95,7 @@ PAGES: Final = (
         _OF_SPARK,
     ),
 )
-_MEASURED = ("scenario", "measure", "unit", "values", "others", "processors")
+_MEASURED = ("scenario", "measure", "unit", "values", "others", "busy")
 _ABOUT = ("measured_at", "machine", "rounds")
 _RATES = ("records/s", "requests/s")
 _WIDTH = 120

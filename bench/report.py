@@ -51,7 +51,7 @@ def show(results: Results, console: Console) -> None:
 
 def _cells(row: Row, peers: Sequence[str]) -> list[str]:
     limits = {name: row.limit(name) for name in (SUBJECT, *peers) if row.limit(name)}
-    others = f"{max(map(row.busy, row.values)):.0%}" if row.others else ""
+    others = f"{max(map(row.others_share, row.values)):.0%}" if row.others else ""
     return [
         row.measure,
         row.unit,

@@ -14,7 +14,8 @@ SUBJECT = "tidelog"
 REFERENCE = "reference"
 """The name of what a row is compared with, if that is not another program."""
 _BUSY = 0.85
-"""Who keeps so many processors busy cannot do more with one thread."""
+"""Who keeps so many processors busy cannot do more with one thread. A disk that has work for so much of the
+time has no pause to fill."""
 QUIET_SHARE = 0.1
 """If other programs take more of the processors than this, a measurement is not reliable."""
 
@@ -45,22 +46,22 @@ class Row:
     requirements: tuple[Requirement, ...] = ()
     values: dict[str, list[float]] = field(default_factory=dict)
     others: dict[str, list[float]] = field(default_factory=dict)
-    processors: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    """How many processors the server and the client kept busy."""
+    busy: dict[str, list[Sequence[float]]] = field(default_factory=dict)
+    """How many processors the server and the client kept busy, and how many disks, if that was measured."""
 
     def add(
         self,
         target: str,
         value: float,
         others: float | None = None,
-        processors: tuple[float, float] | None = None,
+        busy: Sequence[float] | None = None,
     ) -> None:
         """One more round's value; `others` is the part of the processors that other programs used."""
         self.values.setdefault(target, []).append(value)
         if others is not None:
             self.others.setdefault(target, []).append(others)
-        if processors is not None:
-            self.processors.setdefault(target, []).append(processors)
+        if busy is not None:
+            self.busy.setdefault(target, []).append(busy)
 
     def middle(self, target: str) -> float | None:
         values = self.values.get(target)
@@ -87,28 +88,28 @@ class Row:
         return (min(values), max(values)) if values else None
 
     def limit(self, target: str) -> str:
-        """What keeps a rate from being higher, by the processors that were busy in the middle round; empty
-        where that was not measured."""
-        busy = self.processors.get(target)
+        """What keeps a rate from being higher, by the processors, or else the disk, that were busy in the
+        middle round; empty where that was not measured."""
+        busy = self.busy.get(target)
         if not busy:
             return ""
-        server, client = (median(each) for each in zip(*busy, strict=True))
+        server, client, *disk = (median(each) for each in zip(*busy, strict=True))
         is_server, is_client = server >= _BUSY, client >= _BUSY
         return {
             (True, False): "broker",
             (False, True): "client",
             (True, True): "broker and client",
-            (False, False): "waiting",
+            (False, False): "disk" if disk and disk[0] >= _BUSY else "waiting",
         }[is_server, is_client]
 
-    def busy(self, target: str) -> float:
+    def others_share(self, target: str) -> float:
         """The part of the processors that others used in the middle round; 0 if it was not measured."""
         return median(self.others.get(target) or [0.0])
 
     @property
     def is_quiet(self) -> bool:
         """Whether other programs left enough of the machine for reliable numbers."""
-        return all(self.busy(target) <= QUIET_SHARE for target in self.values)
+        return all(self.others_share(target) <= QUIET_SHARE for target in self.values)
 
     def holds(self, requirement: Requirement) -> bool:
         """False also when what it needs was not measured."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench.machine import Watch
+from bench.machine import Watch, disk_seconds
 from bench.targets.process import Server, cpu_seconds
 
 TIMEOUT_S = 600
@@ -23,18 +23,20 @@ class LoadError(RuntimeError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a load printed, the CPU seconds that each part of the server used meanwhile, and the part (0 to 1)
-    of all processors' time that neither of them used, but others."""
+    """What a load printed, the CPU seconds that each part of the server used meanwhile, the part (0 to 1)
+    of all processors' time that neither of them used, but others, and how long the disk had work."""
 
     numbers: dict[str, Any]
     cpu_s: Mapping[str, float]
     others_share: float
+    disk_s: float
 
     @property
-    def processors(self) -> tuple[float, float]:
-        """How many processors the server and the load kept busy while it ran."""
+    def busy(self) -> tuple[float, float, float]:
+        """How many processors the server and the load kept busy while it ran, and how many disks."""
         seconds = float(self.numbers["run_seconds"])
-        return self.server_cpu_s / seconds, float(self.numbers["run_cpu_seconds"]) / seconds
+        client = float(self.numbers["run_cpu_seconds"]) / seconds
+        return self.server_cpu_s / seconds, client, self.disk_s / seconds
 
     @property
     def server_cpu_s(self) -> float:
@@ -44,12 +46,12 @@ class Outcome:
 def run_load(server: Server, load: str, **options: object) -> Outcome:
     """Run a load against a server. Raises LoadError, or TargetError if the server has ended."""
     before, pids = cpu_of(server), [pid for part in server.parts().values() for pid in part]
-    watch = Watch(pids)
+    watch, disk_s = Watch(pids), disk_seconds(server.folder)
     numbers = run_program(load, port=server.port, **options)
-    others_share = watch.others_share()
+    others_share, disk_s = watch.others_share(), disk_seconds(server.folder) - disk_s
     server.check_alive()
     used = {part: seconds - before[part] for part, seconds in cpu_of(server).items()}
-    return Outcome(numbers, used, others_share)
+    return Outcome(numbers, used, others_share, disk_s)
 
 
 def cpu_of(server: Server) -> dict[str, float]:

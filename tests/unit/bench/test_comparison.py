@@ -37,8 +37,8 @@ def test_a_server_that_is_absent_is_noted_and_the_others_are_measured(tmp_path: 
         assert [len(row.values["tidelog"]), len(row.others["tidelog"])] == [1, 1]
         assert row.values.keys() == {"tidelog"}
     rate, *others = results.rows.values()
-    assert len(rate.processors["tidelog"]) == 1
-    assert not any(row.processors for row in others)
+    assert len(rate.busy["tidelog"]) == 1
+    assert not any(row.busy for row in others)
     # A busy machine may keep the one that is measured from being warm, which is noted too.
     assert [note for note in results.notes if " is absent" in note] == [
         "absent is absent: it is nowhere",

@@ -3,9 +3,10 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from bench.machine import Watch, busy_seconds, describe
+from bench.machine import Watch, busy_seconds, describe, disk_seconds, fdatasync_seconds
 from bench.targets.process import cpu_seconds
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
@@ -25,6 +26,15 @@ def test_the_share_of_others_leaves_out_a_server_of_the_bench() -> None:
         # Each is a share of the time up to its own look, and this process may pause between two of them.
         before, of_others, after = all_of_it.others_share(), without.others_share(), all_of_it.others_share()
         assert 0 <= of_others < max(before, after) <= 1
+
+
+def test_a_sync_gives_the_disk_work(tmp_path: Path) -> None:
+    before = disk_seconds(tmp_path)
+    deadline = time.monotonic() + 60
+    # A system that counts nothing (a file system without a device) has nothing to show.
+    while before and disk_seconds(tmp_path) == before:
+        assert time.monotonic() < deadline
+        fdatasync_seconds(tmp_path / "file")
 
 
 def test_results_say_which_commit_and_machine_they_are_of(tmp_path: Path) -> None:

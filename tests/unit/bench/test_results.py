@@ -1,5 +1,7 @@
 """What is required is judged on medians of per-round ratios, and never held on missing numbers."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from bench.report import middle_and_range
@@ -64,16 +66,21 @@ def test_a_ratio_has_the_range_of_its_rounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "client", "limit"),
-    [(1.0, 0.2, "broker"), (0.4, 1.2, "client"), (0.9, 0.9, "broker and client"), (0.3, 0.2, "waiting")],
+    ("busy", "limit"),
+    [
+        ((1.0, 0.2, 0.9), "broker"),
+        ((0.4, 1.2, 0.9), "client"),
+        ((0.9, 0.9, 0.9), "broker and client"),
+        ((0.3, 0.2, 0.9), "disk"),
+        ((0.3, 0.2, 0.3), "waiting"),
+        ((0.3, 0.2), "waiting"),
+    ],
 )
-def test_what_limits_a_rate_is_who_is_busy_in_the_middle_round(
-    server: float, client: float, limit: str
-) -> None:
+def test_what_limits_a_rate_is_who_is_busy_in_the_middle_round(busy: Sequence[float], limit: str) -> None:
     measured = row([], [])
     assert not measured.limit("tidelog")
-    for processors in ((0.0, 0.0), (server, client), (2.0, 2.0)):
-        measured.add("tidelog", 1.0, processors=processors)
+    for each in ([0.0] * len(busy), busy, [2.0] * len(busy)):
+        measured.add("tidelog", 1.0, busy=each)
     assert measured.limit("tidelog") == limit
 
 
