@@ -88,7 +88,7 @@ class TidelogClient(Client):
                 await asyncio.sleep(_RETRY_S)
 
     async def rewind(self) -> None:
-        for key in self._consumer.assignment():
+        for key in sorted(self._consumer.assignment()):
             offset = await self._again(self._consumer.committed, key) or 0
             if key in self._consumer.assignment():
                 self._consumer.seek(key, offset)

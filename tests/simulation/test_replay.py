@@ -5,23 +5,29 @@ import os
 import subprocess
 import sys
 
+from tests.simulation import transactions
 from tests.simulation.test_exactly_once import ROUGH, play
+from tests.simulation.world import Shape
 
 SEEDS = range(6)
+OF_CLUSTERS = 51_000, 51_005
 
 
 def digest() -> str:
     """Of what is stored and how each record ended, over some schedules."""
     found = hashlib.sha256()
     for seed in SEEDS:
-        run = play(seed, ROUGH, delivery_timeout_ms=300)
-        for key, log in sorted(run.broker.logs.items()):
+        alone = play(seed, ROUGH, delivery_timeout_ms=300)
+        for key, log in sorted(alone.broker.logs.items()):
             found.update(repr((key, log.values, log.headers)).encode())
-        for key in sorted(run.client.sent):
+        for key in sorted(alone.client.sent):
             ends = [
-                (value, str(outcome.error), outcome.base_offset) for value, outcome, _ in run.outcomes(key)
+                (value, str(outcome.error), outcome.base_offset) for value, outcome, _ in alone.outcomes(key)
             ]
             found.update(repr((key, ends)).encode())
+    for seed in OF_CLUSTERS:
+        run = transactions.play(seed, Shape(3, 3))
+        found.update(repr((sorted(run.done.items()), run.findings)).encode())
     return found.hexdigest()
 
 

@@ -38,7 +38,7 @@ from tidelog.broker.net import connection as broker_connection
 from tidelog.broker.net import memory_guard
 from tidelog.broker.replicas import fetcher, replica_log
 from tidelog.broker.storage import manager
-from tidelog.client.producer import producer
+from tidelog.client.producer import outcomes, producer
 from tidelog.wire.connection import Connection
 
 _EXPECTED = ("cluster_store_failed", "producer_ids_not_reserved", "append_refused")
@@ -134,6 +134,8 @@ def _patched(
             # Timestamps have more bytes or fewer, so they decide where a segment ends.
             patch.object(producer, "time", lambda: loop.now_ms() / 1000),
             patch.object(producer, "time_ns", lambda: loop.now_ms() * 1_000_000),
+            # It would keep what a dead client waited for, and so its world.
+            patch.object(outcomes, "weakref", SimpleNamespace(finalize=lambda *_: None)),
             patch.object(Connection, "features", features),
         ):
             yield
@@ -141,14 +143,19 @@ def _patched(
         structlog.configure(**before)
 
 
-def _quiet() -> None:
+def _begin_worker() -> None:
     logging.disable(logging.CRITICAL)
     sys.unraisablehook = lambda _: None
+    gc.freeze()
 
 
 def _summary(seed: int, shape: Shape, world: Callable[..., World]) -> tuple[int, list[Finding], Counter[str]]:
     run = play(seed, shape, world)
-    return seed, run.findings, run.done
+    summary = seed, run.findings, run.done
+    # A worker plays thousands of seeds: its world must go before the next one.
+    del run
+    gc.collect()
+    return summary
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -171,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     first = memory.next_seed(name, kind) if options.first is None else options.first
     play_one = partial(_summary, shape=shape, world=world)
     next_seed = first
-    with multiprocessing.Pool(min(options.jobs, options.seeds), _quiet) as pool:
+    with multiprocessing.Pool(min(options.jobs, options.seeds), _begin_worker) as pool:
         for seed, findings, own in pool.imap(play_one, range(first, first + options.seeds)):
             done += own
             if findings:

@@ -47,7 +47,7 @@ class Tasks:
     """The tasks of one owner that have not ended."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Future[Any]] = set()
+        self._running: dict[asyncio.Future[Any], None] = {}
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work`, for which nobody waits."""
@@ -56,8 +56,8 @@ class Tasks:
     def task(self, work: Coroutine[Any, Any, T], *, is_awaited: bool = False) -> asyncio.Task[T]:
         """Run `work`. `is_awaited`: its error is for the caller, and for nobody if that was cancelled."""
         task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._retrieve if is_awaited else self._running.discard)
+        self._running[task] = None
+        task.add_done_callback(self._retrieve if is_awaited else self._running.pop)
         return task
 
     def at_once(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
@@ -66,12 +66,12 @@ class Tasks:
         if task.done():
             self._retrieve(task)
         else:
-            self._running.add(task)
+            self._running[task] = None
             task.add_done_callback(self._retrieve)
         return task
 
     def _retrieve(self, task: asyncio.Future[Any]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled():
             task.exception()
 

@@ -88,7 +88,7 @@ class Cluster:
         # Refreshes in a row, close to each other, that failed or brought no news.
         self._useless_refreshes = 0
         self._age_timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._failure: errors.UnexpectedError | None = None
         self.on_failure: Callable[[], None] = lambda: None
         """Called when `raise_failure` has an error."""
@@ -450,12 +450,12 @@ class Cluster:
         """Run `work` beside the calls of the application, until `close`. An error that is no ClientError is
         logged, and is for `raise_failure`."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._reap)
         return task
 
     def _reap(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         if task.cancelled() or (error := task.exception()) is None:
             return
         if isinstance(error, errors.UnexpectedError) or not isinstance(error, errors.ClientError):
