@@ -215,7 +215,7 @@ class Fetchers:
             error=str(error),
             advice="the broker tries again; check the leader's log",
         )
-        await asyncio.sleep(self._limits.longest_delay_ms / 1000)
+        await is_set_within(self._closing, self._limits.longest_delay_ms / 1000)
         self.role_changed(replica)
 
     def _begin(self, replica: Replica, repair: Coroutine[None, None, None]) -> None:

@@ -11,12 +11,13 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.conftest import OpenServices
 from tests.unit.broker.test_services import stored
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.fetching import FetchLimits
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replication_quota import ReplicationQuota
 from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import FetchRequest, FetchResponse
 
 LIMITS = FetchLimits(max_wait_ms=500, min_bytes=1, max_bytes=1000, longest_delay_ms=20)
@@ -36,8 +37,11 @@ class Leader:
     async def broken(self, *_: Any) -> Any:
         raise RuntimeError("a fault of ours")
 
+    async def refused(self, *_: Any) -> Any:
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leads")
 
-def fetchers_of(services: Services, leader: Leader) -> Fetchers:
+
+def fetchers_of(services: Services, leader: Leader, **others: Any) -> Fetchers:
     topic: Any = services.catalog.topic("t")
     own = topic.partitions[0]
     copied = own._replace(leader_id=7, leader_epoch=2, replicas=(7, own.leader_id), isr=(7, own.leader_id))
@@ -46,13 +50,13 @@ def fetchers_of(services: Services, leader: Leader) -> Fetchers:
         services.partitions,
         catalog,
         leader.fetch,
-        leader.broken,
+        others.get("fetch_snapshot", leader.broken),
         leader.broken,
         services.clock_ms,
         services.events,
         ReplicationQuota(1, lambda: 0.0),
         replica_epoch=7,
-        limits=LIMITS,
+        limits=others.get("limits", LIMITS),
         partition_max_bytes=100,
     )
 
@@ -100,3 +104,16 @@ async def test_a_log_whose_cut_fails_by_a_fault_is_not_lost(
     assert services.replicas["t", 0] is not replica
     assert failed_in(events) == ["replica_not_repaired"]
     await fetchers.close()
+
+
+async def test_a_repair_that_the_leader_refuses_does_not_delay_the_end(open_here: OpenServices) -> None:
+    services, leader = await open_here(), Leader()
+    hour = LIMITS._replace(longest_delay_ms=3_600_000)
+    replica = await following(services)
+    fetchers = fetchers_of(services, leader, fetch_snapshot=leader.refused, limits=hour)
+    with capture_logs() as events:
+        fetchers.out_of_range(replica)
+        await until(lambda: events)
+    assert [event["event"] for event in events] == ["replica_not_started_over"]
+    await asyncio.wait_for(fetchers.close(), DEADLINE_SECONDS)
+    assert not leader.asked
