@@ -30,8 +30,10 @@ from tidelog.broker.net.server import Server
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.group_commit import GroupCommit
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.served_apis import build_handlers
 from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError
 from tidelog.protocol.schema import ApiKey
 
 _PORT: Final = 9092
@@ -94,6 +96,17 @@ class VirtualBroker:
         """Whether it refuses what needs the present image: by its own clock, which stands while it pauses."""
         services = self.services
         return services is not None and self.node.context.run(lambda: services.is_cut_off)
+
+    def answers_of(self, replica: Replica) -> bool:
+        """Whether clients get answers of this replica from this broker."""
+        services = self.services
+        if services is None or services.replicas.get((replica.topic, replica.partition)) is not replica:
+            return False
+        try:
+            self.node.context.run(services.replica, replica.topic, replica.partition)
+        except ApiError:
+            return False
+        return True
 
     def runs(self, incarnation: UUID) -> bool:
         """Whether this is the start of now, and accepts connections."""

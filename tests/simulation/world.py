@@ -335,10 +335,14 @@ class World:
                 self.replica_checks.look(self.brokers)
             for place in PLACES:
                 replica = _leading(serving, place)
-                if replica is not None and replica.stopped is None and not replica.is_behind_its_epoch:
+                if replica is not None and self._answers(replica) and not replica.is_behind_its_epoch:
                     ends = replica.ends
                     self.ends[place].append(Ends(ends.last_stable, ends.high_watermark))
             await asyncio.sleep((_CALM_LOOK_S if self.is_healed else _LOOK_S) * self.rng.random())
+
+    def _answers(self, replica: Replica) -> bool:
+        """Whether clients get its ends."""
+        return any(broker.answers_of(replica) for broker in self.brokers)
 
     def _serving(self) -> list[Services]:
         """Of the brokers that are not cut off."""

@@ -193,9 +193,12 @@ class Services:
             raise still_lives() from None
 
     def check_not_replaced(self, replica: Replica) -> None:
-        """Raise ApiError if this broker is cut off, and another one may lead by now: see
-        `handlers.cut_off`."""
-        if self.is_cut_off:
+        """Raise ApiError if this broker is cut off, or has asked for another leader, and one may lead by now:
+        see `handlers.cut_off`."""
+        if replica.is_given_up:
+            # A follower that waits for records asks again within this time.
+            replica.check_not_replaced(2 * self.config.replica_fetch_wait_max_ms)
+        elif self.is_cut_off:
             replica.check_not_replaced(self.config.broker_session_timeout_ms / 2)
 
     def is_live(self, node_id: int) -> bool:

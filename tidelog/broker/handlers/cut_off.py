@@ -11,6 +11,9 @@ this time. If no other broker may be elected, it is served without end. Otherwis
 NOT_LEADER_OR_FOLLOWER, and look for the new leader (`Services.check_not_replaced`). Records that were
 acknowledged with acks=all are safe in any case.
 
+The same holds for a partition that this broker gives up, because its disk is full or slow, until the store
+has answered: another broker may lead by then. The last fetch may be twice `replica.fetch.wait.max.ms` old.
+
 Producer ids come from a block that the catalog gave to this broker alone. Metadata may be old, as at every
 broker; a former leader that it names refuses requests. FindCoordinator names the other brokers in the same
 way (`Shards.check` refuses the keys of this one): clients such as franz-go treat its refusal as final.

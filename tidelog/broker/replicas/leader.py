@@ -347,5 +347,6 @@ class Leader(ReplicaLog):
         if leadership is not None and leadership.may_have_ended(now_ms - within_ms):
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                "this broker cannot reach the cluster's store, nor each replica that may become the leader",
+                "this broker cannot reach the cluster's store, or gives up the partition, and a replica that"
+                " may become the leader has not fetched lately",
             )

@@ -6,6 +6,7 @@ import inspect
 import tracemalloc
 import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ import pytest
 from tests.unit.broker.conftest import NOW_MS
 from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.fetch import SESSION_PARTITION_BYTES
 from tidelog.broker.storage import disk as disk_module
 from tidelog.broker.storage.disk import LEAST_MAPPED_BYTES, ColdRead, MappedWindow
 from tidelog.broker.storage.log_types import Read, ReadResult
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import (
     FIRST_BY_ID,
     FetchPartitionResult,
@@ -332,3 +334,29 @@ async def test_fetch_sessions_are_in_the_account_and_take_a_quarter_of_it_at_mos
     assert (await fetch(asker, fetch_request(*parts(10), session_epoch=0))).session_id != 0
     assert asker.services.memory.beside_bytes() == ten
     assert (await fetch(asker, fetch_request(*parts(1), session_epoch=0))).session_id == 0
+
+
+async def test_a_leader_that_gives_up_answers_clients_while_those_who_may_lead_fetch_from_it(
+    asker: Asker,
+) -> None:
+    await filled(asker, 2)
+    replica, node_id = asker.replica("t"), asker.services.node_id
+    replica.lead(PartitionAssignment(node_id, replica.leader_epoch + 1, (node_id, 7), (node_id, 7)))
+
+    async def code() -> ErrorCode:
+        code = ErrorCode((await fetch_one(asker, ("t", 0, 0))).error_code)
+        with nullcontext() if code == ErrorCode.NONE else pytest.raises(ApiError) as refused:
+            asker.services.replica("t", 0)
+        assert refused is None or refused.value.code == code
+        return code
+
+    assert await code() == ErrorCode.NONE
+    replica.is_given_up = True
+    assert await code() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    now_ms, seconds_ago_ms = asyncio.get_running_loop().time() * 1000, 5_000
+    replica.fetched_by(7, 1, 2, 0, now_ms - seconds_ago_ms)
+    assert await code() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    of_follower = fetch_request(("t", 0, 0), leader_epoch=replica.leader_epoch)._replace(replica_id=7)
+    assert (await fetch(asker, of_follower)).topics[0][1][0].error_code == ErrorCode.NONE
+    replica.fetched_by(7, 1, 2, 0, now_ms + LONG_MS)
+    assert await code() == ErrorCode.NONE
