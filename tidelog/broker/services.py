@@ -261,10 +261,12 @@ class Services:
         if self.membership is not None:
             if replica.stopped == ErrorCode.KAFKA_STORAGE_ERROR:
                 self._report_offline(replica.topic, replica.partition)
-            # Until the answer of the store, another broker may have been elected and have written.
+            if replica.is_given_up:
+                return
+            # Until this is known, another broker may have been elected and have written.
             replica.is_given_up = True
-            given_up = self.membership.give_up_soon(replica.topic_id, replica.partition)
-            given_up.add_done_callback(lambda _: setattr(replica, "is_given_up", False))
+            kept = partial(setattr, replica, "is_given_up", False)
+            self.membership.give_up_soon(replica.topic_id, replica.partition, kept)
 
     def _report_offline(self, topic: str, index: int) -> None:
         known = self.catalog.topic(topic)

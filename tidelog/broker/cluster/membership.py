@@ -580,17 +580,19 @@ class Membership:
         topic = self._cluster.catalog.topic_by_id(topic_id)
         return topic is not None and self._broker.node_id in topic.partitions[index].replicas
 
-    def give_up_soon(self, topic_id: UUID, index: int) -> asyncio.Task[None]:
-        """Let another broker lead a partition that this one cannot write any more, if another one can. The
-        task ends with the store's answer."""
-        return self._giving_up.task(self._give_up(topic_id, index))
+    def give_up_soon(self, topic_id: UUID, index: int, kept: Callable[[], None]) -> None:
+        """Let another broker lead a partition that this one cannot write any more, if another one can.
+        `kept` is called once it is certain that this one still leads."""
+        self._giving_up.begin(self._give_up(topic_id, index, kept))
 
-    async def _give_up(self, topic_id: UUID, index: int) -> None:
+    async def _give_up(self, topic_id: UUID, index: int, kept: Callable[[], None]) -> None:
         node_id, least = self._broker.node_id, self._least_in_sync
+        plan = partial(election, topic_id=topic_id, least_in_sync=least, leaving=node_id, only=(index,))
         with suppress(*_STORE_ERRORS):
-            await self._change_all(
-                [partial(election, topic_id=topic_id, least_in_sync=least, leaving=node_id, only=(index,))]
-            )
+            await self._change_all([plan], kept)
+            topic = self._cluster.catalog.topic_by_id(topic_id)
+            if topic is not None and topic.partitions[index].leader_id == node_id:
+                kept()
 
     async def _elect(self, topic_ids: Sequence[UUID], leaving: int = NO_LEADER) -> None:
         plans = [
@@ -599,10 +601,15 @@ class Membership:
         ]
         await self._change_all(plans)
 
-    async def _change_all(self, plans: Sequence[Callable[[Catalog], PartitionsChanged]]) -> None:
+    async def _change_all(
+        self,
+        plans: Sequence[Callable[[Catalog], PartitionsChanged]],
+        dropped: Callable[[], None] | None = None,
+    ) -> None:
         for first in range(0, len(plans), _AT_ONCE):
             some = plans[first : first + _AT_ONCE]
-            outcomes = await asyncio.gather(*map(self._cluster.change, some), return_exceptions=True)
+            changes = (self._cluster.change(plan, dropped) for plan in some)
+            outcomes = await asyncio.gather(*changes, return_exceptions=True)
             changed = 0
             for outcome in outcomes:
                 if isinstance(outcome, PartitionsChanged):

@@ -29,6 +29,7 @@ class Replica(Leader):
         if not self._has_ended:
             self.leader_epoch = assigned.leader_epoch
             self.leadership = self.stopped = None
+            self.is_given_up = False
             self.progress.forget_followers()
             self.set_assigned(assigned)
             if self.is_unflushed:

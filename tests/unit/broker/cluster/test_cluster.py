@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,8 +14,11 @@ from tests.unit.broker.cluster.stores import broker, facts_of
 from tests.unit.broker.test_services import opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import (
+    BrokerRegistered,
+    BrokerRegistration,
     Catalog,
     Delta,
+    PartitionAssignment,
     PartitionsChanged,
     ProducerIdsReserved,
     Topic,
@@ -22,6 +26,7 @@ from tidelog.broker.cluster.catalog import (
     TopicDeleted,
 )
 from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.membership import Membership
 from tidelog.broker.cluster.placement import assign
 from tidelog.broker.cluster.reassignment import reassigned
 from tidelog.broker.cluster.sqlite_store import SqliteStore
@@ -337,3 +342,35 @@ async def test_a_deletion_in_doubt_removes_the_topic_only_if_it_is_stored(
         await stored(services, b"new")
         assert services.replicas["t", 0].log.end_offset == 2
     await services.close()
+
+
+@pytest.mark.parametrize(("in_sync", "stores"), [((1, 2), True), ((1, 2), False), ((1,), True)])
+async def test_a_leader_that_gives_up_knows_that_it_leads_on_only_once_that_is_certain(
+    tmp_path: Path, in_sync: tuple[int, ...], stores: bool
+) -> None:
+    store = DoubtfulStore(tmp_path)
+    cluster = Cluster(await store.load(), store)
+    for node_id in (1, 2):
+        await cluster.change(lambda _, node_id=node_id: BrokerRegistered(BrokerRegistration(node_id, ())))
+    topic = Topic("t", uuid4(), (PartitionAssignment(1, 0, (1, 2), in_sync),))
+    await cluster.change(lambda _: TopicCreated(topic))
+    shared: Any = store
+    membership = Membership(
+        cluster,
+        shared,
+        BrokerRegistration(1, ()),
+        session_timeout_ms=1_000,
+        least_in_sync=lambda _: 1,
+    )
+    kept: list[bool] = []
+    store.begin(stores=stores, is_readable=False)
+    membership.give_up_soon(topic.topic_id, 0, lambda: kept.append(True))
+    await membership._giving_up.ended()
+    assert any(kept) == (in_sync == (1,))
+    store.heal()
+    await cluster.change(lambda _: create("u"))
+    found = cluster.catalog.topic_by_id(topic.topic_id)
+    assert found is not None
+    leaves = in_sync == (1, 2) and stores
+    assert (any(kept), found.partitions[0].leader_id) == (not leaves, 2 if leaves else 1)
+    await cluster.close()

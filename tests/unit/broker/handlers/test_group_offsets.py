@@ -1,13 +1,12 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: what was acknowledged is told, and no more."""
 
-import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker
-from tests.waiting import until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.coordinator.shards import partition_of
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -91,16 +90,17 @@ async def test_a_coordinator_that_asked_for_another_leader_is_none_until_the_sto
 ) -> None:
     await asker.create("t")
     await commit(asker, ("t", 0, 1))
-    services, answered = asker.services, asyncio.Event()
+    services, given_up = asker.services, list[Callable[[], None]]()
     replica = asker.replica(OFFSETS_TOPIC, partition_of("g", 5))
     services.membership = SimpleNamespace(  # type: ignore[assignment]
-        give_up_soon=lambda *_: asyncio.ensure_future(answered.wait())
+        give_up_soon=lambda _, __, kept: given_up.append(kept)
     )
     services._give_up(replica)
+    services._give_up(replica)
     services.membership = None
+    (kept,) = given_up
     with pytest.raises(ApiError) as refused:
         await commit(asker, ("t", 0, 2))
     assert refused.value.code == ErrorCode.NOT_COORDINATOR
-    answered.set()
-    await until(lambda: not replica.is_given_up)
+    kept()
     assert await committed(asker) == {("t", 0): 1}
