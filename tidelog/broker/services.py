@@ -265,7 +265,7 @@ class Services:
                 return
             # Until this is known, another broker may have been elected and have written.
             replica.is_given_up = True
-            kept = partial(setattr, replica, "is_given_up", False)
+            kept = partial(replica.kept, replica.leader_epoch)
             self.membership.give_up_soon(replica.topic_id, replica.partition, kept)
 
     def _report_offline(self, topic: str, index: int) -> None:

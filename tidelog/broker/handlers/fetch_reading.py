@@ -62,7 +62,6 @@ class FetchPass:
         is_follower = request.replica_id >= 0
         selects = bool(config.replica_selector_class)
         self._is_cut_off = not is_follower and services.is_cut_off
-        self._is_follower = is_follower
         # Only who says its rack is sent to a follower.
         self._may_follow = bool(request.rack_id and selects and not self._is_cut_off)
         # Else what consumers read there would come with the next records only (KIP-392).
@@ -108,7 +107,7 @@ class FetchPass:
         """Read a partition; the number of aborted transactions that are named. Raises ApiError, ColdRead."""
         services, request, budget, level = self._services, self._request, self._budget, self._level
         replica = replica_of(services, self._fetch, topic, wanted.partition)
-        if self._is_cut_off or (replica.is_given_up and not self._is_follower):
+        if self._is_cut_off or (replica.is_given_up and request.replica_id < 0):
             services.check_not_replaced(replica)
         result = diverging(replica, wanted, request)
         if result is not None:

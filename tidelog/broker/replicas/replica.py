@@ -48,6 +48,11 @@ class Replica(Leader):
             if self.log.end_offset > self.log.flushed_end_offset:
                 self._group_commit.request(self)
 
+    def kept(self, leader_epoch: int) -> None:
+        """This broker still led after it had given up the partition in this epoch."""
+        if self.leader_epoch == leader_epoch:
+            self.is_given_up = False
+
     @property
     def is_unled(self) -> bool:
         """Whether no broker leads."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker
-from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, PartitionAssignment
 from tidelog.broker.coordinator.shards import partition_of
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -104,3 +104,21 @@ async def test_a_coordinator_that_asked_for_another_leader_is_none_until_the_sto
     assert refused.value.code == ErrorCode.NOT_COORDINATOR
     kept()
     assert await committed(asker) == {("t", 0): 1}
+
+
+async def test_what_became_of_an_earlier_election_says_nothing_of_a_later_one(asker: Asker) -> None:
+    await asker.create("t")
+    services, given_up, replica = asker.services, list[Callable[[], None]](), asker.replica("t")
+    services.membership = SimpleNamespace(  # type: ignore[assignment]
+        give_up_soon=lambda _, __, kept: given_up.append(kept)
+    )
+    services._give_up(replica)
+    replica.lead(PartitionAssignment(services.node_id, replica.leader_epoch + 1, (1,), (1,)))
+    assert not replica.is_given_up
+    services._give_up(replica)
+    services.membership = None
+    earlier, later = given_up
+    earlier()
+    assert replica.is_given_up
+    later()
+    assert not replica.is_given_up
