@@ -34,8 +34,8 @@ from faults.trial import Outcome, Say, Trial
 from tidelog.client import ClientError
 
 _LARGEST_SEED: Final = 1_000_000
-_OF_SEVERAL: Final = ("crashes", "transactions")
-_NAMES: Final = (*_OF_SEVERAL, "power", "damage", "hostile")
+_OF_SEVERAL: Final = ("crashes", "transactions", "power")
+_NAMES: Final = (*_OF_SEVERAL, "damage", "hostile")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,10 +50,15 @@ def main(arguments: list[str] | None = None) -> int:
             0.5,
             partial(transactions.run, machines=options.machines),
         ),
+        Trial(
+            "power",
+            "Power cuts on a real file system",
+            0.3,
+            partial(power_cut.run, machines=options.machines),
+        ),
     ]
     if not options.machines:
         trials += [
-            Trial("power", "Power cuts on a real file system", 0.3, power_cut.run),
             Trial("damage", "Damaged files", 0.3, damage.run),
             Trial("hostile", "Hostile peers", 0.2, hostile.run),
         ]

@@ -119,7 +119,7 @@ class Wire:
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> int:
         """The error code of a CreateTopics."""
         settings = [{"name": key, "value": value} for key, value in (configs or {}).items()]
-        wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
+        wanted = {"name": name, "num_partitions": partitions, "replication_factor": -1, "configs": settings}
         answer = await self.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [wanted], "timeout_ms": _PRODUCE_MS})
         return int(answer.topics[0].error_code)
 

@@ -25,7 +25,8 @@ from faults.process_tree import command_of, descendants, state_of
 
 TOOLS: Final = ("unshare", "mount", "losetup", "mkfs.ext4")
 CANNOT: Final = 77
-_SIZE_BYTES: Final = 96 << 20
+_SIZE_BYTES: Final = 512 << 20
+"""Of a sparse file: enough for half an hour of records."""
 _BROKER: Final = "tidelog.broker"
 _STOPPED: Final = ("T", "Z", "X", "")
 _LOOK_S: Final = 0.001

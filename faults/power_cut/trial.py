@@ -1,19 +1,23 @@
-"""Cuts the power of a machine under writers repeatedly, and checks what its ext4 has kept.
+"""Cuts the power of one machine, or of three at once, under writers, and checks what their ext4 has kept.
 
 Owns the order: start, write, cut, start again. At the end everything is read back and compared with the
-writers' outcomes. Besides records, created topics and given producer ids must survive every cut. If the
-system does not allow such a machine, that is reported and nothing is tried.
+writers' outcomes. Besides records, created topics and given producer ids must survive every cut. Of three
+machines each has a broker and a member of etcd; the disk of the member keeps what it was given. If the
+system does not allow such machines, that is reported and nothing is tried.
 """
 
 import asyncio
 import os
 import random
 import subprocess
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from faults.checker import Finding, Kind, check, is_acked
 from faults.damage.verdict import judge_ids
+from faults.etcd import BINARY, EtcdMembers, running_etcd
 from faults.foreign_readers import compare_with_others
 from faults.foreign_writers import ConfluentWriter
 from faults.latest_values import check_latest
@@ -21,6 +25,7 @@ from faults.power_cut import machine
 from faults.process import BrokerProcess, BrokerProcessError
 from faults.readback import read_all
 from faults.runner import alarms
+from faults.site import SESSION_MS, made
 from faults.trial import Outcome, Say, turns
 from faults.wire import Wire
 from faults.workload import Job, TidelogWriter, Writer
@@ -43,6 +48,13 @@ _SETTINGS: Final[dict[str, object]] = {
     "auto.create.topics.enable": "false",
     **BROKER_SETTINGS,
 }
+_OF_SEVERAL: Final[dict[str, object]] = {
+    "broker.session.timeout.ms": SESSION_MS,
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "replica.lag.time.max.ms": 2 * SESSION_MS,
+}
+_MACHINES: Final = 3
 _TIDELOG: Final[dict[str, Any]] = {"request_timeout_ms": 2000, "retry_backoff_max_ms": 200}
 _CONFLUENT: Final[dict[str, Any]] = {
     "request.timeout.ms": 2000,
@@ -53,7 +65,7 @@ _CONFLUENT: Final[dict[str, Any]] = {
 }
 
 
-def why_not() -> str:
+def why_not(machines: bool = False) -> str:
     """Why this system allows no such machine, as far as that shows without trying; "" where it may."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return "power cuts on a real file system want root, to mount one"
@@ -61,44 +73,67 @@ def why_not() -> str:
         return f"power cuts on a real file system want {', '.join(missing)}"
     if not os.path.exists("/dev/fuse"):
         return "power cuts on a real file system want /dev/fuse"
+    if machines and BINARY is None:
+        return "power cuts of three machines want etcd"
     return ""
 
 
-async def run(seed: int, seconds: float, folder: Path, say: Say, cuts: int = 0) -> Outcome:
-    """Cut the power until `seconds` are over, or `cuts` times."""
+async def run(
+    seed: int, seconds: float, folder: Path, say: Say, cuts: int = 0, machines: bool = False
+) -> Outcome:
+    """Cut the power until `seconds` are over, or `cuts` times. `machines`: of three brokers at once."""
     outcome = Outcome()
-    if reason := why_not():
+    if reason := why_not(machines):
         outcome.left_out.append(reason)
         return outcome
-    image = folder / "disk"
+    images = [folder / f"disk-{number}" for number in range(1, _MACHINES + 1 if machines else 2)]
     try:
-        await asyncio.to_thread(machine.make_image, image)
+        for image in images:
+            await asyncio.to_thread(machine.make_image, image)
     except (OSError, subprocess.CalledProcessError) as error:
         outcome.left_out.append(f"power cuts on a real file system: no ext4 can be made: {error}")
         return outcome
-    site = _Site(image, random.Random(f"power {seed}"), seed, outcome)
-    try:
-        if not await site.begin():
-            return outcome
-        for _ in turns(seconds, cuts):
-            await site.live_and_cut(say)
-        await site.judge()
-    except BrokerProcessError as error:
-        outcome.findings.append(Finding(Kind.ALARM, str(error)))
-    finally:
-        await site.end()
+    async with AsyncExitStack() as stack:
+        members = None
+        if machines:
+            members = await stack.enter_async_context(running_etcd(made(folder / "etcd"), _MACHINES))
+        site = _Site(images, members, random.Random(f"power {seed}"), seed, outcome)
+        try:
+            if not await site.begin():
+                return outcome
+            for _ in turns(seconds, cuts):
+                await site.live_and_cut(say)
+            await site.judge()
+        except BrokerProcessError as error:
+            outcome.findings.append(Finding(Kind.ALARM, str(error)))
+        finally:
+            await site.end()
     return outcome
 
 
 class _Site:
-    """A machine, its writers, and the outcomes they received."""
+    """Machines, their writers, and the outcomes they received."""
 
-    def __init__(self, image: Path, rng: random.Random, seed: int, outcome: Outcome) -> None:
-        self._image = image
+    def __init__(
+        self,
+        images: Sequence[Path],
+        members: EtcdMembers | None,
+        rng: random.Random,
+        seed: int,
+        outcome: Outcome,
+    ) -> None:
+        self._images = images
+        self._members = members
         self._rng = rng
         self._seed = seed
         self._outcome = outcome
-        self._broker = BrokerProcess(Path("data"), settings=_SETTINGS)
+        own: dict[str, object] = {}
+        if members is not None:
+            own = {**_OF_SEVERAL, "cluster.store": f"etcd:{','.join(members.endpoints)}"}
+        self._brokers = [
+            BrokerProcess(Path("data"), settings={**_SETTINGS, **own, "node.id": number})
+            for number in range(1, len(images) + 1)
+        ]
         self._job: Job
         self._keyed_job: Job
         self._writers: list[Writer] = []
@@ -108,16 +143,16 @@ class _Site:
         self._acknowledged_before = 0
 
     async def begin(self) -> bool:
-        """Start the machine and the writers; False where the system does not allow it."""
+        """Start the machines and the writers; False where the system does not allow it."""
         try:
-            await self._power_on()
+            await self._start_brokers()
         except BrokerProcessError as error:
             if f"exit code {machine.CANNOT}" not in str(error):
                 raise
-            self._outcome.left_out.append(f"power cuts on a real file system: {self._broker.log_lines[-1]}")
+            self._outcome.left_out.append(f"power cuts on a real file system: {error}")
             return False
-        address = f"127.0.0.1:{self._broker.port}"
-        async with Wire.connected(self._broker.port) as wire:
+        address = ",".join(f"127.0.0.1:{broker.port}" for broker in self._brokers)
+        async with self._wire() as wire:
             for name, configs in ((TOPIC, None), (COMPACTED_TOPIC, TOPIC_CONFIGS)):
                 if code := await wire.create_topic(name, _PARTITIONS, configs):
                     raise BrokerProcessError(f"CreateTopics was answered with error {code}")
@@ -130,6 +165,9 @@ class _Site:
         ]
         await asyncio.gather(*(writer.start() for writer in self._writers))
         return True
+
+    def _wire(self) -> AbstractAsyncContextManager[Wire]:
+        return Wire.connected(self._rng.choice(self._brokers).port)
 
     async def live_and_cut(self, say: Say) -> None:
         """Let the writers write for a while, make a topic and a producer, then cut and start again."""
@@ -162,7 +200,7 @@ class _Site:
 
     async def _make_things(self) -> None:
         """A topic and a producer id; what was answered must stay. The power may go meanwhile."""
-        async with Wire.connected(self._broker.port) as wire:
+        async with self._wire() as wire:
             code, producer_id = await wire.new_producer_id()
             if not code:
                 self._ids.append(producer_id)
@@ -171,10 +209,20 @@ class _Site:
                 self._topics.append(name)
 
     async def _power_on(self) -> None:
+        if self._members is not None:
+            for number in range(_MACHINES):
+                await self._members.start(number)
+        await self._start_brokers()
+
+    async def _start_brokers(self) -> None:
         self._lives += 1
-        share = self._rng.choice(_EARLY_SHARES)
-        self._broker.command = machine.command(self._image, share, f"{self._seed} {self._lives}")
-        await self._broker.start(_START_MS)
+        for image, broker in zip(self._images, self._brokers, strict=True):
+            share = self._rng.choice(_EARLY_SHARES)
+            broker.command = machine.command(image, share, f"{self._seed} {image.name} {self._lives}")
+        starts = (broker.start(_START_MS) for broker in self._brokers)
+        for started in await asyncio.gather(*starts, return_exceptions=True):
+            if isinstance(started, BaseException):
+                raise started
 
     async def judge(self) -> None:
         """Wait until every outcome is known, read it back, compare."""
@@ -196,12 +244,13 @@ class _Site:
             findings += check_latest(self._keyed_job.ledgers, left)
             findings += await compare_with_others(address, TOPIC, logs, _READ_SECONDS)
             count = sum(map(len, logs.values()))
+            cleans = sum(len(broker.events("log_cleaned")) for broker in self._brokers)
             self._outcome.figures.append(
-                f"{count:,} records, {len(self._topics):,} topics and {len(self._ids):,} producer ids"
-                f" over {self._lives:,} lives of a machine with ext4 on a disk with a write cache;"
-                f" {len(self._broker.events('log_cleaned')):,} cleans of a compacted topic"
+                f"{count:,} records, {len(self._topics):,} topics and {len(self._ids):,} producer ids,"
+                f" {self._lives:,} lives of {len(self._brokers)} with ext4 on a disk with a write cache;"
+                f" {cleans:,} cleans of a compacted topic"
             )
-        async with Wire.connected(self._broker.port) as wire:
+        async with self._wire() as wire:
             there = await wire.topic_names()
         for name in self._topics:
             if name not in there:
@@ -212,9 +261,13 @@ class _Site:
         """Switch everything off."""
         await asyncio.gather(*(writer.give_up() for writer in self._writers), return_exceptions=True)
         await self._cut()
-        self._outcome.findings += alarms(self._broker)
+        for broker in self._brokers:
+            self._outcome.findings += alarms(broker)
 
     async def _cut(self) -> None:
-        if (pid := self._broker.pid) is not None:
-            await asyncio.to_thread(machine.stop_broker, pid)
-        await self._broker.kill_9()
+        """Nothing of any machine does more once it has begun."""
+        pids = [broker.pid for broker in self._brokers if broker.pid is not None]
+        await asyncio.gather(*(asyncio.to_thread(machine.stop_broker, pid) for pid in pids))
+        if self._members is not None:
+            await asyncio.gather(*map(self._members.kill, range(_MACHINES)))
+        await asyncio.gather(*(broker.kill_9() for broker in self._brokers))

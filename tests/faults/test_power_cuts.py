@@ -1,4 +1,4 @@
-"""Power cuts under writers, on ext4 where the system allows it: nothing acknowledged is lost.
+"""Power cuts of one broker or three under writers, on ext4: nothing acknowledged is lost.
 
 A broker that does not sync is found. Where the system does not allow it, the trial says why.
 """
@@ -17,10 +17,11 @@ SEED = 7
 LYING = "import os\nos.fdatasync = os.fsync = lambda fd: None\n"
 
 
+@pytest.mark.parametrize("brokers", [1, 3])
 async def test_what_was_acknowledged_outlives_power_cuts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brokers: int
 ) -> None:
-    """The broker is stopped before its file system goes, so that it acknowledges nothing meanwhile."""
+    """Brokers are stopped before their file systems go, so that they acknowledge nothing meanwhile."""
     states = []
     kill_9 = BrokerProcess.kill_9
 
@@ -30,11 +31,12 @@ async def test_what_was_acknowledged_outlives_power_cuts(
         await kill_9(self)
 
     monkeypatch.setattr(BrokerProcess, "kill_9", noting_kill_9)
-    outcome = await run(SEED, 0, tmp_path, lambda text: None, cuts=2)
+    cuts = 2 if brokers == 1 else 1
+    outcome = await run(SEED, 0, tmp_path, lambda text: None, cuts, machines=brokers > 1)
     assert outcome.findings == [], f"seed {SEED}"
-    cuts = 0 if outcome.left_out else 2
+    cuts = 0 if outcome.left_out else cuts
     assert outcome.tried["power cut"] == cuts, outcome.left_out
-    assert states == ["T"] * (cuts + bool(cuts))  # The last one is the trial's end.
+    assert states == ["T"] * brokers * (cuts + bool(cuts))  # The last one is the trial's end.
 
 
 async def test_a_broker_that_acknowledges_before_it_synced_is_found(
