@@ -16,8 +16,10 @@ from contextvars import Context
 from typing import Any, NamedTuple
 
 from tests.simulation.virtual_loop import NODE, Node, VirtualLoop
+from tidelog.protocol.schema import ApiKey
 
 _NEVER_AT_ONCE_S = 1e-6
+_WITHIN_THE_NEXT_TRANSACTION_S = 0.5
 _Sent = tuple[Callable[..., None], tuple[Any, ...], Context]
 """What to call, with what, and as whom."""
 
@@ -30,6 +32,8 @@ class NetworkFaults(NamedTuple):
     cut_after: float = 0.0
     swallow: float = 0.0
     repeat: float = 0.0
+    late_marker: float = 0.0
+    """A copy of a broker's request for markers arrives late."""
     delay_s: float = 0.004
     ghost_s: float = 4.0
 
@@ -131,13 +135,13 @@ class Network:
         protocol.connection_made(link.client)
         return link.client, protocol
 
-    def deliver_late(self, link: "Link", frame: bytes) -> None:
+    def deliver_late(self, link: "Link", frame: bytes, longest_s: float) -> None:
         """A request arrives by another path, long after; nobody hears the answer."""
         if not link.has_ghosts or link.server.node is None:
             return
         self.count("late requests of nobody")
         machine = link.server.node.machine
-        self.loop.call_later(self.rng.random() * self.faults.ghost_s, self.deliver, machine, frame)
+        self.loop.call_later(self.rng.random() * longest_s, self.deliver, machine, frame)
 
     def deliver(self, machine: str, frame: bytes) -> None:
         """A request arrives at a broker, and nobody hears the answer."""
@@ -197,16 +201,18 @@ class Link:
         if network.loses is not None and end.node is not None and network.loses(end.node, data):
             self.cut_soon()
             return
+        if _is_of_markers(data) and network.rng.random() < faults.late_marker:
+            network.deliver_late(self, data, _WITHIN_THE_NEXT_TRANSACTION_S)
         drawn = network.rng.random()
         if drawn < faults.cut_before:
             network.count("requests lost")
             if network.rng.random() < 0.5:
-                network.deliver_late(self, data)
+                network.deliver_late(self, data, faults.ghost_s)
             self.cut_soon()
             return
         drawn -= faults.cut_before
         if drawn < faults.repeat:
-            network.deliver_late(self, data)
+            network.deliver_late(self, data, faults.ghost_s)
         self.server.receive_soon(data)
         drawn -= faults.repeat
         if drawn < faults.cut_after:
@@ -234,6 +240,10 @@ class Link:
                 end.lose()
             else:
                 self.network.carry(*self.way_to(end), self.network.loop.time(), end.lose)
+
+
+def _is_of_markers(frame: bytes) -> bool:
+    return int.from_bytes(frame[4:6], "big") == ApiKey.WRITE_TXN_MARKERS
 
 
 class End(asyncio.Transport):

@@ -1,10 +1,10 @@
 """One seed: clients and brokers over a model of etcd on virtual time, which are broken and then healed.
 
 Owns what happens to them: brokers that die between any two writes, with or without their disk's cache, that
-are stopped, paused, or started with another disk; ways between machines that are closed, one way too; members
-of etcd that hang, restart or forget; processors in transactions that die, pause and continue as zombies,
-second processors with the same id; and what is observed meanwhile and at the end. The processors are those of
-`faults.transactions` with our client, and so is the checker.
+are stopped, paused, or started with another disk; power cuts of all machines at once; ways between machines
+that are closed, one way too; members of etcd that hang, restart or forget; processors in transactions that
+die, pause and continue as zombies, second processors with the same id; and what is observed meanwhile and at
+the end. The processors are those of `faults.transactions` with our client, and so is the checker.
 """
 
 import asyncio
@@ -71,7 +71,9 @@ _SETTINGS: Final[Mapping[str, Any]] = {
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super_users": "User:ANONYMOUS",
 }
-_ROUGH: Final = NetworkFaults(cut_before=0.01, cut_after=0.015, swallow=0.004, repeat=0.01, delay_s=0.03)
+_ROUGH: Final = NetworkFaults(
+    cut_before=0.01, cut_after=0.015, swallow=0.004, repeat=0.01, late_marker=0.1, delay_s=0.03
+)
 _WITHOUT_GHOSTS: Final = _ROUGH._replace(repeat=0, ghost_s=0)
 """Where transactions share an epoch, a late EndTxn may end the next transaction. So Kafka's protocol was,
 until KIP-890 gave each transaction an epoch of its own."""
@@ -406,7 +408,7 @@ class World:
         # A seed has some kinds of faults, so that each kind is also met with few others.
         kinds = [self._break_processor] * 4 + [self._break_broker] * 3
         if self.shape.brokers > 1:
-            more = [self._break_disk, self._break_way, self._break_store, self._break_other]
+            more = [self._break_disk, self._break_way, self._break_store, self._break_other, self._cut_power]
             kinds += [kind for kind in more if rng.random() < 0.7] * 3
             self.is_without_member = self._break_store in kinds and rng.random() < 0.5
         while self.loop.time() < end:
@@ -483,6 +485,15 @@ class World:
         if self.shape.replicas > 1:
             self.facts.lost_disks[node_id] = self.facts.catalog.brokers[node_id].incarnation
         broker.kill(cuts_power=rng.random() < 0.5, platter=copy)
+
+    def _cut_power(self) -> None:
+        """Of all machines at once, those of etcd too."""
+        if self._foreign:
+            return
+        self.run.done["power cuts of all brokers"] += 1
+        for broker in self.brokers:
+            broker.kill(cuts_power=True)
+        self.etcd.restart()
 
     def _break_way(self) -> None:
         """Close the ways between two machines, or one of them."""
