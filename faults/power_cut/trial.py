@@ -57,12 +57,15 @@ _OF_SEVERAL: Final[dict[str, object]] = {
 _MACHINES: Final = 3
 _TIDELOG: Final[dict[str, Any]] = {"request_timeout_ms": 2000, "retry_backoff_max_ms": 200}
 _CONFLUENT: Final[dict[str, Any]] = {
+    "batch.size": 16_384,
     "request.timeout.ms": 2000,
     "socket.timeout.ms": 2500,
     "retry.backoff.max.ms": 200,
     "reconnect.backoff.max.ms": 200,
     "queue.buffering.max.messages": 2000,
 }
+"""A batch larger than a segment is refused. librdkafka then raises its epoch, and what another partition had
+neither acknowledged nor refused is stored twice."""
 
 
 def why_not(machines: bool = False) -> str:
