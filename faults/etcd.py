@@ -46,6 +46,11 @@ class EtcdMembers:
         self._peers = [f"http://{host}:{port}" for host, port in each_peer]
         self._processes: dict[int, asyncio.subprocess.Process] = {}
 
+    @property
+    def store(self) -> str:
+        """What `cluster.store` of their brokers is."""
+        return f"etcd:{','.join(self.endpoints)}"
+
     def peer(self, number: int) -> str:
         """The URL by which the others reach a member."""
         return self._peers[number]

@@ -72,7 +72,7 @@ async def several_brokers(
     BrokerProcessError."""
     async with AsyncExitStack() as stack:
         etcd = await stack.enter_async_context(running_etcd(folder, members))
-        store = {"cluster.store": f"etcd:{','.join(etcd.endpoints)}"}
+        store = {"cluster.store": etcd.store}
         brokers = {}
         for number in range(1, BROKERS + 1):
             own = {"node.id": number, **store, **settings}

@@ -112,7 +112,7 @@ async def cluster_site(
         network = await stack.enter_async_context(Network((*_BROKERS, *_MEMBERS)))
         places = [(network.address(host), network.inside(host)) for host in _MEMBERS]
         members = await stack.enter_async_context(running_etcd(made(folder), len(_MEMBERS), machines=places))
-        shared = {"cluster.store": f"etcd:{','.join(members.endpoints)}", **_SETTINGS, **broker_settings}
+        shared = {"cluster.store": members.store, **_SETTINGS, **broker_settings}
         machines = []
         for number in _BROKERS:
             machine = await _machine(stack, made(folder / f"broker-{number}"), number, network, shared, disk)

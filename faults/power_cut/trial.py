@@ -11,7 +11,7 @@ import os
 import random
 import subprocess
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,13 +48,13 @@ _SETTINGS: Final[dict[str, object]] = {
     "auto.create.topics.enable": "false",
     **BROKER_SETTINGS,
 }
+_MACHINES: Final = 3
 _OF_SEVERAL: Final[dict[str, object]] = {
     "broker.session.timeout.ms": SESSION_MS,
-    "default.replication.factor": 3,
+    "default.replication.factor": _MACHINES,
     "min.insync.replicas": 2,
     "replica.lag.time.max.ms": 2 * SESSION_MS,
 }
-_MACHINES: Final = 3
 _TIDELOG: Final[dict[str, Any]] = {"request_timeout_ms": 2000, "retry_backoff_max_ms": 200}
 _CONFLUENT: Final[dict[str, Any]] = {
     "batch.size": 16_384,
@@ -96,10 +96,8 @@ async def run(
     except (OSError, subprocess.CalledProcessError) as error:
         outcome.left_out.append(f"power cuts on a real file system: no ext4 can be made: {error}")
         return outcome
-    async with AsyncExitStack() as stack:
-        members = None
-        if machines:
-            members = await stack.enter_async_context(running_etcd(made(folder / "etcd"), _MACHINES))
+    etcd = running_etcd(made(folder / "etcd"), _MACHINES) if machines else nullcontext()
+    async with etcd as members:
         site = _Site(images, members, random.Random(f"power {seed}"), seed, outcome)
         try:
             if not await site.begin():
@@ -132,7 +130,7 @@ class _Site:
         self._outcome = outcome
         own: dict[str, object] = {}
         if members is not None:
-            own = {**_OF_SEVERAL, "cluster.store": f"etcd:{','.join(members.endpoints)}"}
+            own = {**_OF_SEVERAL, "cluster.store": members.store}
         self._brokers = [
             BrokerProcess(Path("data"), settings={**_SETTINGS, **own, "node.id": number})
             for number in range(1, len(images) + 1)

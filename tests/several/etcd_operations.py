@@ -58,7 +58,7 @@ class Members:
 
 def broker_over(folder: Path, etcd: EtcdMembers, **more: object) -> BrokerProcess:
     folder.mkdir(exist_ok=True)
-    settings = {**QUICK, "cluster.store": f"etcd:{','.join(etcd.endpoints)}", **more}
+    settings = {**QUICK, "cluster.store": etcd.store, **more}
     (folder / "broker.toml").write_text(
         f"'data.dir' = '{folder / 'broker'}'\n"
         + "".join(f"'{name}' = '{settings[name]}'\n" for name in settings if name not in QUICK)

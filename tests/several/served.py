@@ -109,7 +109,7 @@ async def served(way: str, folder: Path, **settings: str) -> AsyncIterator[Serve
         if way == ETCD:
             (folder / "etcd").mkdir(parents=True)
             etcd = await stack.enter_async_context(running_etcd(folder / "etcd"))
-            store = {"cluster.store": f"etcd:{','.join(etcd.endpoints)}"}
+            store = {"cluster.store": etcd.store}
             session = {"broker.session.timeout.ms": _SESSION_MS}
             places = {
                 folder / f"broker-{number}": settings | store | session | {"node.id": str(number)}

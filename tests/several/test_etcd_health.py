@@ -73,7 +73,7 @@ async def site(folder: Path, count: int, *more: str) -> AsyncIterator[Site]:
     async with running_etcd(folder, count, more) as members:
         settings = {
             "data.dir": str(folder / "broker"),
-            "cluster.store": f"etcd:{','.join(members.endpoints)}",
+            "cluster.store": members.store,
             "port": 0,
             "http.port": 0,
         }

@@ -84,7 +84,7 @@ async def two_brokers(folder: Path, least_in_sync: int) -> AsyncIterator[Site]:
         etcd = await stack.enter_async_context(running_etcd(folder, 3))
         settings = {
             **QUICK,
-            "cluster.store": f"etcd:{','.join(etcd.endpoints)}",
+            "cluster.store": etcd.store,
             "default.replication.factor": 2,
             "min.insync.replicas": least_in_sync,
             "broker.session.timeout.ms": 3000,

@@ -83,7 +83,7 @@ async def cluster(
             stack.push_async_callback(client.close)
             for each in keys:
                 await client.call("/v3/kv/put", {"key": each["key"], "value": each["value"]})
-            store = {"cluster.store": f"etcd:{','.join(etcd.endpoints)}", "min.insync.replicas": "2"}
+            store = {"cluster.store": etcd.store, "min.insync.replicas": "2"}
             places = {
                 folder / f"broker-{number}": SETTINGS | store | {"node.id": str(number)}
                 for number in (1, 2, 3)
