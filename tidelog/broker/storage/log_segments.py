@@ -40,6 +40,7 @@ class LogSegments:
         self.segments = tuple(segments)
         self.active = self.segments[-1]
         self.flushed_end_offset = flushed_end_offset
+        self._first_offset = self.segments[0].base_offset
         self._folder = folder
         self._disk = disk
         self._cleaned = cleaned
@@ -79,6 +80,10 @@ class LogSegments:
     def roll(self, now_ms: int) -> LocalSegment:
         """Begin a new segment after the last one. Raises OSError; then nothing changed."""
         old = self.active
+        if len(self.segments) == 1 and self.flushed_end_offset == self._first_offset:
+            # Before the first flush a power cut may keep the name of the second segment alone. Recovery could
+            # not distinguish that from a deletion, and the log would begin later.
+            self._disk.fsync_directory(self._folder)
         segment = LocalSegment(self._disk, self._folder, old.end_offset, now_ms, self._cleaned, is_new=True)
         try:
             old.seal()

@@ -96,6 +96,25 @@ def test_what_a_failed_fdatasync_left_in_the_page_cache_is_written_again(tmp_pat
     assert sequences(open_log(tmp_path, disk=disk, recovery_point=point)) == [(0, 1, 0, 0), (1, 1, 0, 1)]
 
 
+@pytest.mark.parametrize("was_killed_before", [False, True])
+def test_a_power_cut_before_the_first_flush_does_not_move_where_a_log_begins(
+    tmp_path: Path, was_killed_before: bool
+) -> None:
+    for seed in range(20):
+        folder, disk = tmp_path / str(seed), PowerDisk()
+        log = open_log(folder, config=SMALL, disk=disk)
+        if was_killed_before:
+            crash(log)
+            log = open_log(folder, config=SMALL, disk=disk)
+        for number in range(40):
+            append(log, batch(1, 0, number))
+        assert log.segment_count > 2
+        disk.power_cut(random.Random(seed))
+        again = open_log(folder, config=SMALL, disk=disk)
+        assert again.start_offset == 0
+        assert again.recovery.is_torn_tail
+
+
 def test_a_flipped_bit_beyond_the_recovery_point_ends_the_log_there_and_says_so(tmp_path: Path) -> None:
     source = tmp_path / "source"
     crash(written(source, 3))
