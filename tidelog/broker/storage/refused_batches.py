@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import BatchHeader
-from tidelog.protocol.sequences import increment_sequence
+from tidelog.protocol.sequences import increment_sequence, sequence_distance
 
 REMEMBERED_MS: Final = 30_000
 """As long as a client waits for an answer (request.timeout.ms): what it has in flight arrives within this."""
@@ -96,12 +96,22 @@ class RefusedBatches:
         producer and its batch `sent`; else None."""
         key = topic, partition, sent.producer_id, sent.producer_epoch
         batches = self._producers.get(key, {})
-        code, position = None, next_sequence
+        gap = sequence_distance(next_sequence, sent.base_sequence)
+        code, filled = None, 0
         for _ in batches:
-            refused = batches.get(position)
-            if refused is None or now_ms - refused.at_ms >= REMEMBERED_MS:
+            refused = _covering(batches, increment_sequence(next_sequence, filled))
+            if filled >= gap or refused is None or now_ms - refused.at_ms >= REMEMBERED_MS:
                 return None
-            code, position = code or refused.code, refused.next_sequence
-            if position == sent.base_sequence:
+            code, filled = code or refused.code, sequence_distance(next_sequence, refused.next_sequence)
+            if filled >= gap:
                 return code
         return None
+
+
+def _covering(batches: dict[int, _Refused], sequence: int) -> _Refused | None:
+    """The batch with this sequence. It need not be its first: its producer may send its records again in
+    smaller batches, of which another broker has stored some."""
+    for first, refused in batches.items():
+        if sequence_distance(first, sequence) < sequence_distance(first, refused.next_sequence):
+            return refused
+    return None

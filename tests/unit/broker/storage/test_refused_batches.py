@@ -49,11 +49,21 @@ def test_the_code_is_that_of_the_first_refused_batch(lab: Lab) -> None:
 def test_each_sequence_of_the_gap_was_in_a_refused_batch(lab: Lab) -> None:
     lab.refuse(0)
     lab.refuse(20)
-    assert lab.before(9) is None
+    assert lab.before(9) == FULL
     assert lab.before(11) is None
     assert lab.before(30) is None
-    assert lab.before(10, expected=5) is None
+    assert lab.before(20, expected=5) is None
     assert lab.before(0) is None
+
+
+def test_a_refused_batch_may_come_again_as_smaller_ones(lab: Lab) -> None:
+    lab.refuse(MAX_SEQUENCE - 4)
+    assert lab.before(5, expected=2) == FULL
+    assert lab.before(4, expected=2) == FULL
+    assert lab.before(6, expected=2) is None
+    lab.refuse(5)
+    assert lab.before(12, expected=MAX_SEQUENCE) == FULL
+    assert lab.before(16, expected=MAX_SEQUENCE) is None
 
 
 def test_a_batch_that_is_refused_for_good_in_the_end_fills_no_gap(lab: Lab) -> None:
