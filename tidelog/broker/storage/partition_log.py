@@ -300,7 +300,14 @@ class PartitionLog(ReadableLog):
         if isinstance(verdict, Append | Begin):
             permit(sent)
             return None
-        raise_if_lost(verdict, [*self.holes, *self._doubtful])
+        raise_if_lost(verdict, self.holes)
+        try:
+            raise_if_lost(verdict, self._doubtful)
+        except ApiError as error:
+            if self.remote is not None and self.remote.start_offset is None:
+                what = "remote storage has not answered yet, and may have what is missing here"
+                raise ApiError(error.code, what) from TimeoutError(what)
+            raise
         if isinstance(verdict, Duplicate):
             self._check_is_there(verdict, sent)
             return AppendResult(*verdict, self.log_start_offset, True)
@@ -441,11 +448,15 @@ class PartitionLog(ReadableLog):
                 f"{self.topic}-{self.partition}: {offset} is not within 0 and {self.flushed_end_offset}",
             )
         self.start_offset = max(self.start_offset, offset)
-        self._doubtful = [hole for hole in self._doubtful if hole.end_offset > offset]
+        self.none_is_lost_before(offset)
         # No reader sees the records any more; files that cannot be removed now wait for the next retention.
         with suppress(OSError):
             self._upkeep.drop_before(self.start_offset)
         return self.start_offset
+
+    def none_is_lost_before(self, offset: int) -> None:
+        """What is missing here before `offset` was deleted, or is in remote storage."""
+        self._doubtful = [hole for hole in self._doubtful if hole.end_offset > offset]
 
     def look_up_ages(self, now_ms: int) -> int | None:
         """Read what `apply_retention` needs of old segments, which may take long; in any thread. Returns what

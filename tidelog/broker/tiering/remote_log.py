@@ -172,6 +172,7 @@ class RemoteLog:
         self.manifest = manifest
         if self.is_current:
             self._log.copied_end_offset = manifest.end_offset
+            self._log.none_is_lost_before(manifest.end_offset)
             if manifest.start_offset > self._log.start_offset:
                 with suppress(ApiError):
                     self._log.delete_records_before(manifest.start_offset)

@@ -36,6 +36,7 @@ from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.console.api.topics import partition_row
 from tidelog.broker.console.records import stepwise_reading
 from tidelog.broker.console.records.reading import Place, Reading, Records
+from tidelog.broker.storage.checkpoints import LOG_START_OFFSETS
 from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
@@ -89,6 +90,32 @@ async def test_what_was_copied_leaves_the_disk_and_is_read_from_remote_storage(
     assert (await fetched(asker, 3)).log_start_offset == 0
     assert (await fetched(asker, 21)).code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (await asker.produce("t", make_batch(b"x"))).log_start_offset == 0
+
+
+async def test_what_left_the_disk_before_a_kill_is_not_lost_once_remote_storage_has_it(
+    open_tiered: OpenTiered,
+) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    producer_id = (await asker.ask(ApiKey.INIT_PRODUCER_ID, 2, transactional_id=None)).producer_id
+    batches = [make_batch(b"x" * 30, producer_id=producer_id, epoch=0, sequence=each) for each in range(20)]
+    for each in batches:
+        assert (await asker.produce("t", each)).error_code == 0
+    await asker.services.maintenance.checkpoint()
+    starts = asker.replica("t").log.folder.parent / LOG_START_OFFSETS
+    before = starts.read_bytes()
+    await settle(asker)
+    await asker.services.close(clean=False)
+    starts.write_bytes(before)  # As a kill leaves it between the deletion and the checkpoint.
+    is_down = True
+    asker = await open_tiered(lambda store: Switched(store, lambda: is_down))
+    with capture_logs() as events:
+        assert (await asker.produce("t", batches[0])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not {event["event"] for event in events} & {"append_refused", "duplicate_refused"}
+    is_down = False
+    await asker.services.tiering.look()
+    assert (await asker.produce("t", batches[0])).error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert asker.replica("t").log.end_offset == 20
 
 
 async def test_the_console_reads_remote_records_and_shows_their_size(open_tiered: OpenTiered) -> None:
