@@ -72,8 +72,8 @@ serve: $(STAMP) ## run a broker on 127.0.0.1:9092
 faults: $(STAMP) ## break brokers for SECONDS (60) with SEED and check what they stored
 	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults $(ARGUMENTS)
 
-simulation: $(STAMP) ## play SEEDS (1000) seeds of BROKERS (3) brokers, with REPLICAS (1) of each partition, on virtual time over a model of etcd, on all cores, from SEED (where the last run on this commit ended); MOVES=1 reassigns partitions in each
-	@$(BIN)/python -m tests.simulation.transactions --brokers $(or $(BROKERS),3) --replicas $(or $(REPLICAS),1) $(if $(SEED),--first $(SEED)) --seeds $(or $(SEEDS),1000) $(if $(MOVES),--moves)
+simulation: $(STAMP) ## play SEEDS (1000) seeds of BROKERS (3) brokers, with REPLICAS (1) of each partition, on virtual time over a model of etcd, on all cores, from SEED (where the last run on this commit ended); MOVES=1 reassigns partitions in each, TIERED=1 keeps closed segments in remote storage
+	@$(BIN)/python -m tests.simulation.transactions --brokers $(or $(BROKERS),3) --replicas $(or $(REPLICAS),1) $(if $(SEED),--first $(SEED)) --seeds $(or $(SEEDS),1000) $(if $(MOVES),--moves) $(if $(TIERED),--tiered)
 
 etcd: $(STAMP) ## kill, stop and compact three members of etcd under three brokers' catalogs, ROUNDS (20) times
 	@ROUNDS=$(or $(ROUNDS),20) $(BIN)/python -m pytest -s tests/several/test_etcd_members.py -k members_are

@@ -5,7 +5,7 @@ is the same batch at every replica, for ever; whoever is in sync or eligible to 
 committed; at the end all replicas have the same batches, and know the same of producers.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -65,9 +65,7 @@ class ReplicaChecks:
                 self._check_member(broker, replica, looked.partition)
 
     def _begin(self, replica: Replica) -> _Looked:
-        key = replica.topic_id, replica.partition
-        partition = self._partitions.setdefault(key, _Partition(*key))
-        looked = self._looked[replica] = _Looked(partition)
+        looked = self._looked[replica] = _Looked(self._partition(replica.topic_id, replica.partition))
         return looked
 
     def _look_at(self, broker: VirtualBroker, replica: Replica, looked: _Looked) -> None:
@@ -82,12 +80,18 @@ class ReplicaChecks:
         looked.end = committed
         partition = looked.partition
         partition.committed = max(partition.committed, committed)
-        for offset, batch in _batches(replica, begin, committed):
+        batches = _batches(replica, begin, committed)
+        self.committed(replica.topic_id, replica.partition, batches, f"broker {broker.node_id}, {where}")
+
+    def committed(self, topic_id: UUID, index: int, batches: Iterable[tuple[int, bytes]], where: str) -> None:
+        """These batches, by their offsets, were committed, as `where` has them."""
+        partition = self._partition(topic_id, index)
+        for offset, batch in batches:
             if partition.batches.setdefault(offset, batch) != batch:
-                self._find(
-                    f"broker {broker.node_id} has another batch at offset {offset} of {where} than was"
-                    " committed there"
-                )
+                self._find(f"{where} has another batch at offset {offset} than was committed there")
+
+    def _partition(self, topic_id: UUID, index: int) -> _Partition:
+        return self._partitions.setdefault((topic_id, index), _Partition(topic_id, index))
 
     def _check_member(self, broker: VirtualBroker, replica: Replica, partition: _Partition) -> None:
         """A replica that lacks what was committed is neither in sync nor eligible to lead."""
@@ -114,24 +118,36 @@ class ReplicaChecks:
             where = f"{name}-{index}"
             if set(assigned.isr) != set(assigned.replicas):
                 return f"{where}: not all are in sync: {assigned}"
-            found: list[tuple[Any, ...]] = []
+            replicas: list[Replica] = []
             for broker in brokers:
                 if broker.node_id not in assigned.replicas:
                     continue
                 replica = None if broker.services is None else broker.services.replicas.get((name, index))
                 if replica is None or not replica.is_running:
                     return f"{where}: broker {broker.node_id} has no replica that runs"
-                found.append(_state(replica))
+                replicas.append(replica)
+            found = [_state(replica, _compared_from(replica, replicas)) for replica in replicas]
             for what, values in zip(("ends", "batches", "producers"), zip(*found, strict=True), strict=True):
                 if any(value != values[0] for value in values):
                     return f"{where}: {what} differ: {str(values)[:600]}"
         return ""
 
 
-def _state(replica: Replica) -> tuple[Any, ...]:
+def _compared_from(replica: Replica, replicas: Sequence[Replica]) -> int:
+    """Each deletes on its own what is in remote storage."""
     log = replica.log
-    batches = dict(_batches(replica, log.start_offset, log.end_offset))
-    producers = sorted(entry._replace(last_append_ms=0) for entry in log.producers.entries())
+    is_tiered = log.config.remote_storage_enable
+    return max(each.log.start_offset for each in replicas) if is_tiered else log.start_offset
+
+
+def _state(replica: Replica, start_offset: int) -> tuple[Any, ...]:
+    log = replica.log
+    batches = dict(_batches(replica, start_offset, log.end_offset))
+    # Where records have left the disk, older batches than the last cannot be found again after a truncation.
+    first = -1 if log.config.remote_storage_enable else 0
+    producers = sorted(
+        entry._replace(last_append_ms=0, batches=entry.batches[first:]) for entry in log.producers.entries()
+    )
     return (log.end_offset, replica.progress.committed.offset), batches, producers
 
 

@@ -47,9 +47,12 @@ class Scenario(NamedTuple):
     """Whether each transaction has an epoch of its own."""
     has_racks: bool = False
     """Whether each broker has its number as rack, and consumers read in theirs."""
+    is_tiered: bool = False
 
     def play(self) -> Run:
-        shape = Shape(self.brokers, self.replicas, settle_s=60, stops_at_finding=True)
+        shape = Shape(
+            self.brokers, self.replicas, is_tiered=self.is_tiered, settle_s=60, stops_at_finding=True
+        )
 
         def stage(seed: int, loop: VirtualLoop, shape: Shape, *, has_epochs: bool) -> Stage:
             return Stage(self, seed, loop, shape, has_epochs=has_epochs)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.simulation import mutants, replica_mutants, share_mutants
+from tests.simulation import mutants, replica_mutants, share_mutants, tiering_mutants
 from tests.simulation.mutants import Mutant, found_by
 
-_ALL = {**mutants.MUTANTS, **replica_mutants.MUTANTS, **share_mutants.MUTANTS}
+_TABLES = mutants, replica_mutants, share_mutants, tiering_mutants
+_ALL = {name: mutant for table in _TABLES for name, mutant in table.MUTANTS.items()}
 
 
 @pytest.mark.parametrize("mutant", _ALL.values(), ids=_ALL.keys())

@@ -10,7 +10,7 @@ from tests.simulation.test_exactly_once import ROUGH, play
 from tests.simulation.world import Shape
 
 SEEDS = range(6)
-OF_CLUSTERS = 51_000, 51_005
+OF_CLUSTERS = (51_000, Shape(3, 3)), (51_005, Shape(3, 3)), (51_006, Shape(3, 3, is_tiered=True))
 
 
 def digest() -> str:
@@ -25,8 +25,8 @@ def digest() -> str:
                 (value, str(outcome.error), outcome.base_offset) for value, outcome, _ in alone.outcomes(key)
             ]
             found.update(repr((key, ends)).encode())
-    for seed in OF_CLUSTERS:
-        run = transactions.play(seed, Shape(3, 3))
+    for seed, shape in OF_CLUSTERS:
+        run = transactions.play(seed, shape)
         found.update(repr((sorted(run.done.items()), run.findings)).encode())
     return found.hexdigest()
 

@@ -20,6 +20,7 @@ _WORLDS = {
     "--brokers 5": (Shape(5), World, [5], 0),
     "--brokers 3 --replicas 3": (Shape(replicas=3), World, [1, 4], 5),
     "--brokers 3 --replicas 3 --moves": (Shape(replicas=3, moves=True), World, [], 3),
+    "--brokers 3 --replicas 3 --tiered": (Shape(replicas=3, is_tiered=True), World, [1], 3),
     "--share-groups": (Shape(brokers=1), ShareWorld, [0, 1], 4),
     "--share-groups --brokers 3": (Shape(), ShareWorld, [0, 1], 0),
     "--share-groups --brokers 3 --replicas 3": (Shape(replicas=3), ShareWorld, [0, 1], 4),

@@ -41,8 +41,15 @@ from tidelog.broker.storage import manager
 from tidelog.client.producer import outcomes, producer
 from tidelog.wire.connection import Connection
 
-_EXPECTED = ("cluster_store_failed", "producer_ids_not_reserved", "append_refused")
-"""Errors that brokers may log while etcd does not answer, or a disk is full."""
+_EXPECTED = (
+    "append_refused",
+    "cluster_store_failed",
+    "producer_ids_not_reserved",
+    "remote_read_failed",
+    "remote_storage_failed",
+    "remote_topic_left",
+)
+"""Errors that brokers may log while etcd or remote storage does not answer, or a disk is full."""
 
 
 def play(seed: int, shape: Shape = ALONE, world: Callable[..., World] = World) -> Run:
@@ -166,15 +173,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--tiered", action="store_true", help="keep closed segments in remote storage")
     parser.add_argument("--moves", action="store_true", help="reassign partitions in each seed")
     parser.add_argument("--share-groups", action="store_true", help="share groups instead of transactions")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     options = parser.parse_args(arguments)
     began, done, failed = time.monotonic(), Counter[str](), 0
     world = ShareWorld if options.share_groups else World
-    shape = ALONE if options.brokers == 1 else Shape(options.brokers, options.replicas, moves=options.moves)
+    shape = Shape(options.brokers, options.replicas, moves=options.moves)
+    if options.brokers == 1:
+        shape = ALONE
+    shape = shape._replace(is_tiered=options.tiered)
     name, memory = commit(), Memory()
     kind = f"{world.__name__} brokers={options.brokers} replicas={options.replicas} moves={options.moves}"
+    kind += " tiered" * options.tiered
     first = memory.next_seed(name, kind) if options.first is None else options.first
     play_one = partial(_summary, shape=shape, world=world)
     next_seed = first

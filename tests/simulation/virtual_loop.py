@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from heapq import heappop, heappush
 from itertools import chain, count
 from typing import Any
@@ -234,6 +235,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.call_exception_handler({"message": f"Exception in {handle}", "exception": error})
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        if (begin := getattr(executor, "begin", None)) is not None:  # Threads that wait for others.
+            return begin(self, partial(func, *args))
         seconds = self.rng.random() * _LONGEST_WORK_S
         try:
             return self.after(seconds, func(*args))

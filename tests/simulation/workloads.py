@@ -8,7 +8,7 @@ that gives partitions other replicas. What they note outlives them.
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from faults.checker import Finding, Kind, check
@@ -149,9 +149,12 @@ class Mover(_Steps):
 class Administrator(_Steps):
     """Creates topics and ACLs, and deletes some of them again."""
 
-    def __init__(self, address: str, rng: random.Random, replicas: int) -> None:
+    def __init__(
+        self, address: str, rng: random.Random, replicas: int, topic_configs: Mapping[str, str]
+    ) -> None:
         super().__init__(address, rng)
         self._replicas = replicas
+        self._topic_configs = topic_configs
         self._next = 0
         self._kept: set[str] = set()
         """Whose creation was confirmed, and whose deletion was not asked for."""
@@ -168,7 +171,7 @@ class Administrator(_Steps):
         self._next += 1
         if self._rng.random() < 0.5:
             name = f"topic-{self._next}"
-            await admin.create_topics([NewTopic(name, 2, self._replicas)])
+            await admin.create_topics([NewTopic(name, 2, self._replicas, self._topic_configs)])
         else:
             name = f"acl-{self._next}"
             await admin.acls.create([_acl(name)])

@@ -15,6 +15,7 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from faults.checker import Finding, Kind
@@ -40,7 +41,9 @@ from tests.simulation.cluster_checks import ClusterChecks
 from tests.simulation.platter import Platter
 from tests.simulation.replica_checks import ReplicaChecks
 from tests.simulation.share_checks import ShareChecks
+from tests.simulation.tiering_checks import TieringChecks
 from tests.simulation.virtual_broker import Handlers, VirtualBroker
+from tests.simulation.virtual_bucket import Bucket, BucketFaults
 from tests.simulation.virtual_etcd import MEMBERS, StoreFaults, VirtualEtcd
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.virtual_network import CALM, Network, NetworkFaults
@@ -78,6 +81,13 @@ _WITHOUT_GHOSTS: Final = _ROUGH._replace(repeat=0, ghost_s=0)
 """Where transactions share an epoch, a late EndTxn may end the next transaction. So Kafka's protocol was,
 until KIP-890 gave each transaction an epoch of its own."""
 _ROUGH_STORE: Final = StoreFaults(late=0.04, unanswered=0.03, slow=0.2, delay_s=0.05)
+_ROUGH_BUCKET: Final = BucketFaults(lost=0.03, unanswered=0.03, late=0.05, repeated=0.03, slow=0.1)
+_TIERED: Final[Mapping[str, Any]] = {
+    "remote_log_storage_system_enable": True,
+    "remote_storage_url": "s3://bucket/prefix",
+    "remote_log_manager_task_interval_ms": 200,
+    "log_retention_check_interval_ms": 300,
+}
 _OF_ANOTHER_DISK: Final = "records that were acknowledged"
 """What a refused start says."""
 
@@ -93,6 +103,8 @@ class Shape(NamedTuple):
     breaking_s: float = 6.0
     has_other_clients: bool = True
     """Whether there are writers, committers and administrators."""
+    is_tiered: bool = False
+    """Whether topics of clients keep closed segments in remote storage."""
     moves: bool = False
     """Whether partitions get other replicas in each seed, not only in some."""
     settle_s: float = 240.0
@@ -146,6 +158,8 @@ class World:
         self.checks = ClusterChecks(self.facts, self._find)
         self.replica_checks = ReplicaChecks(self.facts, self._find)
         self.share_checks = ShareChecks(loop, self._find)
+        self.bucket = Bucket(loop, random.Random(f"bucket {seed}"))
+        self.tiering_checks = TieringChecks(self.bucket, self.replica_checks, self._find)
         settings = dict(_SETTINGS)
         settings["log_segment_bytes"] = self.rng.choice((1_000, 4_000, 1 << 20))
         settings["log_flush_offset_checkpoint_interval_ms"] = self.rng.choice((400, 2_000, 60_000))
@@ -159,6 +173,14 @@ class World:
         settings["replica_lag_time_max_ms"] = (
             self.rng.choice((1_000, 3_000)) if shape.replicas > 1 else 30_000
         )
+        self.topic_configs: dict[str, str] = {}
+        if shape.is_tiered:
+            settings |= _TIERED
+            settings["log_segment_bytes"] = self.rng.choice((1_000, 4_000))
+            self.topic_configs = {
+                "remote.storage.enable": "true",
+                "local.retention.bytes": self.rng.choice(("0", "2000")),
+            }
         self.brokers = [self._broker(node_id, settings) for node_id in range(1, shape.brokers + 1)]
         self.address = ",".join(broker.address for broker in self.brokers)
         self.facts.runs = lambda node_id, incarnation: self.brokers[node_id - 1].runs(incarnation)
@@ -179,7 +201,7 @@ class World:
         self.writers = Writers(self.address, shape.brokers, seed)
         self.committer = Committer(self.address, shape.brokers)
         self.administrator = Administrator(
-            self.address, random.Random(f"administrator {seed}"), shape.replicas
+            self.address, random.Random(f"administrator {seed}"), shape.replicas, self.topic_configs
         )
         self.mover = Mover(self.address, random.Random(f"mover {seed}"), shape.brokers)
         self.observer = Node(loop, "observer")
@@ -236,7 +258,8 @@ class World:
 
     async def play(self) -> Run:
         """Make topics and inputs, break things, heal them, read back."""
-        with self.share_checks.installed():
+        clock = SimpleNamespace(monotonic=self.loop.monotonic)
+        with self.share_checks.installed(), self.tiering_checks.installed(clock):
             return await self._played()
 
     async def _played(self) -> Run:
@@ -267,6 +290,10 @@ class World:
         self.loop.bury()
         self.run.done["lives of brokers"] = sum(broker.lives for broker in self.brokers)
         self.run.done["power cuts"] = sum(broker.power_cuts for broker in self.brokers)
+        if self.shape.is_tiered:
+            self.run.done["requests to remote storage"] = self.bucket.requests
+            self.run.done["requests to remote storage that failed"] = self.bucket.failures
+            self.run.done["segments in remote storage"] = self.tiering_checks.copied
         self.run.done["commits of the catalog"] = len(self.facts.commits)
         self.run.done |= Counter(self.network.counts) | Counter(self.etcd.counts)
         if isinstance(along, CommittedFollowers):
@@ -319,7 +346,10 @@ class World:
             counts[LOG] = self.shape.brokers
         async with Admin(bootstrap_servers=self.address) as admin:
             await admin.create_topics(
-                [NewTopic(name, count, self.shape.replicas) for name, count in counts.items()]
+                [
+                    NewTopic(name, count, self.shape.replicas, self.topic_configs)
+                    for name, count in counts.items()
+                ]
             )
         async with Producer(bootstrap_servers=self.address) as producer:
             for number in range(self.shape.inputs * _SLOTS):
@@ -335,6 +365,8 @@ class World:
                 self.checks.look(broker, is_cut_off=broker.services not in serving)
             if self.shape.replicas > 1:
                 self.replica_checks.look(self.brokers)
+            if self.shape.is_tiered:
+                self.tiering_checks.look(self.brokers)
             for place in PLACES:
                 replica = _leading(serving, place)
                 if replica is not None and self._answers(replica) and not replica.is_behind_its_epoch:
@@ -405,6 +437,8 @@ class World:
             self.loop.create_task(self._fill_disks(end))
         self.network.faults = (_ROUGH if self.has_epochs else _WITHOUT_GHOSTS) if rng.random() < 0.8 else CALM
         self.etcd.faults = _ROUGH_STORE if rng.random() < 0.5 else StoreFaults()
+        if self.shape.is_tiered:
+            self.loop.create_task(self._break_bucket(end))
         # A seed has some kinds of faults, so that each kind is also met with few others.
         kinds = [self._break_processor] * 4 + [self._break_broker] * 3
         if self.shape.brokers > 1:
@@ -429,9 +463,21 @@ class World:
             await asyncio.sleep(rng.choice((0.01, 0.1, 1)) * rng.random())
             disk.is_full = False
 
+    async def _break_bucket(self, end: float) -> None:
+        """Requests fail, and now and then all of them for a time."""
+        rng = random.Random(f"outages {self.run.seed}")
+        if rng.random() < 0.3:
+            return
+        self.bucket.faults = _ROUGH_BUCKET
+        while self.loop.time() < end:
+            await asyncio.sleep(rng.expovariate(0.5))
+            self.bucket.is_down = self.loop.time() < end
+            await asyncio.sleep(rng.random() * 2)
+            self.bucket.is_down = False
+
     def _heal(self) -> None:
         self.is_healed = True
-        self.network.faults, self.etcd.faults = CALM, StoreFaults()
+        self.network.faults, self.etcd.faults, self.bucket.faults = CALM, StoreFaults(), BucketFaults()
         self.network.open_all_ways()
         processors = [node for nodes in self.processors for node in nodes]
         for node in (*(broker.node for broker in self.brokers), *self.others.values(), *processors):
