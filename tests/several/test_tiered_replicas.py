@@ -1,6 +1,7 @@
 """Remote segments of a partition with replicas: the leader copies, the next one goes on."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.conformance.raw import connected
 from tests.several.brokers import Brokers, brokers
@@ -9,9 +10,21 @@ from tests.unit.broker.storage.support import batch, state
 from tests.unit.broker.tiering.conftest import TIERED
 from tests.waiting import until
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.client import Producer
+from tidelog.client import Admin, Producer
 from tidelog.protocol.errors import ErrorCode
-from tidelog.remote_log.manifest import Manifest
+from tidelog.remote_log.manifest import Manifest, manifest_name
+
+CONFIGS = {name.replace("_", "."): value for name, value in TIERED.items()} | {"min.insync.replicas": "2"}
+
+
+def tiered(folder: Path) -> dict[str, Any]:
+    """The settings of brokers with remote storage."""
+    return {
+        "remote_log_storage_system_enable": True,
+        "remote_storage_url": f"file://{folder}/remote",
+        "remote_log_manager_task_interval_ms": 3_600_000,
+        "remote_fetch_max_wait_ms": 60_000,
+    }
 
 
 def log_of(cluster: Brokers, node_id: int) -> PartitionLog:
@@ -36,15 +49,8 @@ async def settle(cluster: Brokers, leader: int) -> None:
 async def test_a_new_leader_goes_on_and_a_follower_far_behind_begins_at_the_local_start(
     tmp_path: Path,
 ) -> None:
-    tiered = {
-        "remote_log_storage_system_enable": True,
-        "remote_storage_url": f"file://{tmp_path}/remote",
-        "remote_log_manager_task_interval_ms": 3_600_000,
-        "remote_fetch_max_wait_ms": 60_000,
-    }
-    async with brokers(tmp_path, **SHORT, **tiered) as cluster:
-        configs = {name.replace("_", "."): value for name, value in TIERED.items()}
-        await made(cluster, "t", 3, configs={**configs, "min.insync.replicas": "2"})
+    async with brokers(tmp_path, **SHORT, **tiered(tmp_path)) as cluster:
+        await made(cluster, "t", 3, configs=CONFIGS)
         first = cluster.leader_of("t", 0)
         behind = first % 3 + 1
         sent: list[bytes] = []
@@ -88,3 +94,24 @@ async def test_a_new_leader_goes_on_and_a_follower_far_behind_begins_at_the_loca
             assert manifest.segments[: len(copied.segments)] == copied.segments
             assert manifest.epochs[0][1] == 0
         assert await values(cluster, len(sent)) == sent
+
+
+async def test_a_broker_that_was_killed_deletes_what_a_deleted_topic_has_in_remote_storage(
+    tmp_path: Path,
+) -> None:
+    async with brokers(tmp_path, **SHORT, **tiered(tmp_path)) as cluster:
+        await made(cluster, "t", 3, configs=CONFIGS)
+        leader = cluster.leader_of("t", 0)
+        await settle(cluster, leader)
+        topic_id = cluster[leader].services.replicas["t", 0].topic_id
+        manifest = tmp_path / "remote" / str(topic_id) / "0" / manifest_name(0)
+        content = manifest.read_bytes()
+        await cluster.kill(leader)
+        await in_sync(cluster, 2)
+        async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            await admin.delete_topics(["t"])
+        await until(lambda: not manifest.parent.exists())
+        manifest.parent.mkdir(parents=True)
+        manifest.write_bytes(content)  # It was under way when the broker was killed.
+        await cluster.start(leader)
+        await until(lambda: not manifest.parent.exists())

@@ -183,6 +183,8 @@ class _Opening:
             await _give_up(group_commit, store, logs)
             raise
         topics = self._topics()
+        # Before the catalog may hear that nothing is left here of a deleted topic.
+        tiering = self._tiering(remote_store)
         in_sync_sets = None
         if self._membership is not None:
             in_sync_sets = self._in_sync_sets()
@@ -223,7 +225,7 @@ class _Opening:
             fetchers=fetchers,
             maintenance=self._maintenance(),
             cleaner=self._cleaner(),
-            tiering=self._tiering(remote_store),
+            tiering=tiering,
             events=self._events,
             handles=HandleBudget(disk, lambda: len(partitions.replicas)),
             turns=self._turns,
