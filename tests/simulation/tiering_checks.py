@@ -15,6 +15,7 @@ from crc32c import crc32c
 from tests.simulation.replica_checks import ReplicaChecks
 from tests.simulation.virtual_broker import VirtualBroker
 from tests.simulation.virtual_bucket import Bucket, SteppedThreads, VirtualStore
+from tidelog.broker.cluster.catalog import Catalog
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.tiering import fetches, tiering
 from tidelog.protocol.records import iter_batches
@@ -24,6 +25,7 @@ from tidelog.remote_log.manifest import (
     CopiedSegment,
     Manifest,
     decode,
+    manifest_name,
     manifest_number,
 )
 
@@ -133,6 +135,20 @@ class TieringChecks:
                 f"broker {broker.node_id} has {replica.topic}-{replica.partition} from {start} on, and remote"
                 f" storage only up to {end}"
             )
+
+    def superfluous(self, catalog: Catalog) -> list[str]:
+        """The objects that no manifest names and no topic has. What arrives late after the deletion of its
+        topic stays."""
+        known = {str(topic.topic_id) for topic in catalog.topics()}
+        kept = set(self._named)
+        for (topic_id, index), manifest in self.manifests.items():
+            numbers = manifest.number - 1, manifest.number
+            kept |= {f"{topic_id}/{index}/{manifest_name(max(number, 0))}" for number in numbers}
+        return [
+            name
+            for name in self._bucket.objects
+            if name not in (kept if name.partition("/")[0] in known else self._bucket.late)
+        ]
 
 
 def _names(folder: str, manifest: Manifest) -> Iterator[str]:

@@ -63,6 +63,8 @@ class Bucket:
         self.is_down = False
         self.has_put: Callable[[str, bytes], None] = lambda *_: None
         self.has_deleted: Callable[[str], None] = lambda _: None
+        self.late: set[str] = set()
+        """What requests were about that were applied after their callers had an error."""
         self.requests = 0
         self.failures = 0
         self.fate: Callable[[str], Fate] = lambda _: self.faults.fate(rng)
@@ -97,6 +99,7 @@ class Bucket:
         if fate is Fate.UNANSWERED:
             self._later(arrives_s, arrive)
         elif fate is Fate.LATE:
+            self.late.add(name)
             self._later(arrives_s + answers_s + rng.random() * faults.late_s, arrive)
 
     def _later(self, seconds: float, work: Callable[..., object], *arguments: object) -> None:

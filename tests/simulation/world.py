@@ -643,6 +643,12 @@ class World:
                 break
             await asyncio.sleep(0.1)
 
+        while self.shape.is_tiered and (names := self.tiering_checks.superfluous(self.facts.catalog)):
+            if self.loop.time() > end:
+                self.run.find(Kind.BROKEN_RULE, f"remote storage keeps what nobody needs: {names}")
+                break
+            await asyncio.sleep(0.1)
+
     def _may_be_done(self) -> bool:
         """Whether each input is in a transaction whose commit was asked for: before, no look is needed."""
         sources = {
