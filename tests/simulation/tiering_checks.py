@@ -12,10 +12,10 @@ from uuid import UUID
 
 from crc32c import crc32c
 
+from tests.simulation.checked_store import StoreFacts
 from tests.simulation.replica_checks import ReplicaChecks
 from tests.simulation.virtual_broker import VirtualBroker
 from tests.simulation.virtual_bucket import Bucket, SteppedThreads, VirtualStore
-from tidelog.broker.cluster.catalog import Catalog
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.tiering import fetches, tiering
 from tidelog.protocol.records import iter_batches
@@ -35,11 +35,14 @@ _SWEEP_SECONDS = 1.0
 class TieringChecks:
     """Of all brokers and all their lives, while `installed`."""
 
-    def __init__(self, bucket: Bucket, replicas: ReplicaChecks, find: Callable[[str], None]) -> None:
+    def __init__(
+        self, bucket: Bucket, facts: StoreFacts, replicas: ReplicaChecks, find: Callable[[str], None]
+    ) -> None:
         self.manifests: dict[tuple[UUID, int], Manifest] = {}
         """Those that count."""
         self.copied = 0
         self._bucket = bucket
+        self._facts = facts
         self._replicas = replicas
         self._find = find
         self._named: set[str] = set()
@@ -98,23 +101,16 @@ class TieringChecks:
             return
         self.copied += 1
         if (crc32c(log), crc32c(indexes)) != (segment.crc, segment.indexes_crc):
-            self._find(
-                f"{manifest.topic}-{manifest.partition}: {name} has other bytes than the manifest says"
-            )
+            self._find(f"{where}: {name} has other bytes than the manifest says")
             return
-        data = memoryview(log)
-        self._replicas.committed(
-            manifest.topic_id,
-            manifest.partition,
-            (
-                (header.base_offset, bytes(data[position : position + header.size_bytes]))
-                for position, header in iter_batches(data)
-            ),
-            f"the copy of {where}",
+        batches = (
+            (header.base_offset, log[position : position + header.size_bytes])
+            for position, header in iter_batches(memoryview(log))
         )
+        self._replicas.committed(manifest.topic_id, manifest.partition, batches, f"the copy of {where}")
 
     def _has_deleted(self, name: str) -> None:
-        if name in self._named:
+        if name in self._named and self._is_of_a_topic(name):
             self._find(f"{name} was deleted, and the manifest that counts names it")
 
     def look(self, brokers: Sequence[VirtualBroker]) -> None:
@@ -136,10 +132,12 @@ class TieringChecks:
                 f" storage only up to {end}"
             )
 
-    def superfluous(self, catalog: Catalog) -> list[str]:
-        """The objects that no manifest names and no topic has. What arrives late after the deletion of its
-        topic stays."""
-        known = {str(topic.topic_id) for topic in catalog.topics()}
+    def _is_of_a_topic(self, name: str) -> bool:
+        return self._facts.catalog.topic_by_id(UUID(name.partition("/")[0])) is not None
+
+    def superfluous(self) -> list[str]:
+        """The objects that no manifest names, and those of deleted topics. What arrived late after the
+        deletion of its topic stays."""
         kept = set(self._named)
         for (topic_id, index), manifest in self.manifests.items():
             numbers = manifest.number - 1, manifest.number
@@ -147,7 +145,7 @@ class TieringChecks:
         return [
             name
             for name in self._bucket.objects
-            if name not in (kept if name.partition("/")[0] in known else self._bucket.late)
+            if name not in (kept if self._is_of_a_topic(name) else self._bucket.late)
         ]
 
 

@@ -64,7 +64,7 @@ class Bucket:
         self.has_put: Callable[[str, bytes], None] = lambda *_: None
         self.has_deleted: Callable[[str], None] = lambda _: None
         self.late: set[str] = set()
-        """What requests were about that were applied after their callers had an error."""
+        """What requests were about that were applied after their callers had an error, or had died."""
         self.requests = 0
         self.failures = 0
         self.fate: Callable[[str], Fate] = lambda _: self.faults.fate(rng)
@@ -77,12 +77,16 @@ class Bucket:
     ) -> None:
         """Apply it some time, and answer it some time."""
         self.requests += 1
+        caller = NODE.get()
+        assert caller is not None
         rng, faults = self._rng, self.faults
         longest_s = faults.slow_s if rng.random() < faults.slow else faults.delay_s
         arrives_s, answers_s = rng.random() ** 2 * longest_s, rng.random() ** 2 * longest_s
         fate = Fate.LOST if self.is_down else self.fate(name)
 
         def arrive() -> tuple[object, OSError | None]:
+            if fate is Fate.LATE or caller.is_dead:
+                self.late.add(name)
             try:
                 return apply(), None
             except OSError as error:
@@ -99,7 +103,6 @@ class Bucket:
         if fate is Fate.UNANSWERED:
             self._later(arrives_s, arrive)
         elif fate is Fate.LATE:
-            self.late.add(name)
             self._later(arrives_s + answers_s + rng.random() * faults.late_s, arrive)
 
     def _later(self, seconds: float, work: Callable[..., object], *arguments: object) -> None:

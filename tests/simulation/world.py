@@ -159,7 +159,7 @@ class World:
         self.replica_checks = ReplicaChecks(self.facts, self._find)
         self.share_checks = ShareChecks(loop, self._find)
         self.bucket = Bucket(loop, random.Random(f"bucket {seed}"))
-        self.tiering_checks = TieringChecks(self.bucket, self.replica_checks, self._find)
+        self.tiering_checks = TieringChecks(self.bucket, self.facts, self.replica_checks, self._find)
         settings = dict(_SETTINGS)
         settings["log_segment_bytes"] = self.rng.choice((1_000, 4_000, 1 << 20))
         settings["log_flush_offset_checkpoint_interval_ms"] = self.rng.choice((400, 2_000, 60_000))
@@ -643,7 +643,7 @@ class World:
                 break
             await asyncio.sleep(0.1)
 
-        while self.shape.is_tiered and (names := self.tiering_checks.superfluous(self.facts.catalog)):
+        while self.shape.is_tiered and (names := self.tiering_checks.superfluous()):
             if self.loop.time() > end:
                 self.run.find(Kind.BROKEN_RULE, f"remote storage keeps what nobody needs: {names}")
                 break
