@@ -198,7 +198,9 @@ class ReplicaLog:
             self.fail(self.log.failure)
         elif isinstance(error.__cause__, CorruptSegmentError):
             self._tell("duplicate_refused", error.message, _DAMAGE_ADVICE)
-        elif error.code == ErrorCode.KAFKA_STORAGE_ERROR and not isinstance(error.__cause__, TimeoutError):
+        elif isinstance(error.__cause__, TimeoutError):
+            return  # Remote storage has not answered, which its own task reports.
+        elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             advice = "free space on the disk that holds the data folder; it is tried again, nothing is lost"
             if self._tell("append_refused", error.message, advice_on(error.__cause__, advice)):
                 self._when_troubled(self)

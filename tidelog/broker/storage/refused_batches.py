@@ -98,20 +98,20 @@ class RefusedBatches:
         batches = self._producers.get(key, {})
         gap = sequence_distance(next_sequence, sent.base_sequence)
         code, filled = None, 0
-        for _ in batches:
+        for _ in batches:  # No more steps, whatever clients say that their batches have.
+            if filled >= gap:
+                break
             refused = _covering(batches, increment_sequence(next_sequence, filled))
-            if filled >= gap or refused is None or now_ms - refused.at_ms >= REMEMBERED_MS:
+            if refused is None or now_ms - refused.at_ms >= REMEMBERED_MS:
                 return None
             code, filled = code or refused.code, sequence_distance(next_sequence, refused.next_sequence)
-            if filled >= gap:
-                return code
-        return None
+        return code if filled >= gap else None
 
 
 def _covering(batches: dict[int, _Refused], sequence: int) -> _Refused | None:
-    """The batch with this sequence. It need not be its first: its producer may send its records again in
-    smaller batches, of which another broker has stored some."""
-    for first, refused in batches.items():
+    """The batch with this sequence that was refused last. It need not be its first: its producer may send its
+    records again in smaller batches, of which another broker has stored some."""
+    for first, refused in reversed(batches.items()):
         if sequence_distance(first, sequence) < sequence_distance(first, refused.next_sequence):
             return refused
     return None

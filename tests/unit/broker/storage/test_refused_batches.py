@@ -64,6 +64,15 @@ def test_a_refused_batch_may_come_again_as_smaller_ones(lab: Lab) -> None:
     lab.refuse(5)
     assert lab.before(12, expected=MAX_SEQUENCE) == FULL
     assert lab.before(16, expected=MAX_SEQUENCE) is None
+    lab.refuse(0, count=3, code=TOO_FEW, now_ms=REMEMBERED_MS)
+    assert lab.before(2, now_ms=REMEMBERED_MS) == TOO_FEW
+    assert lab.before(4, now_ms=REMEMBERED_MS) is None
+
+
+def test_batches_that_claim_all_sequences_end_the_search(lab: Lab) -> None:
+    lab.refuse(0, count=MAX_SEQUENCE)
+    lab.refuse(MAX_SEQUENCE, count=2)
+    assert lab.before(0, expected=1) is None
 
 
 def test_a_batch_that_is_refused_for_good_in_the_end_fills_no_gap(lab: Lab) -> None:
