@@ -50,15 +50,13 @@ class TieringChecks:
         bucket.has_put, bucket.has_deleted = self._has_put, self._has_deleted
 
     @contextmanager
-    def installed(self, clock: object) -> Iterator[None]:
-        """Let brokers use the bucket, and `clock` for what they do there from time to time."""
+    def installed(self) -> Iterator[None]:
+        """Let brokers use the bucket."""
         with (
             patch.object(tiering, "remote_store", lambda _: VirtualStore(self._bucket)),
             patch.object(tiering, "SWEEP_SECONDS", _SWEEP_SECONDS),
             patch.object(tiering, "StoreThreads", SteppedThreads),
             patch.object(fetches, "StoreThreads", SteppedThreads),
-            patch.object(tiering, "time", clock),
-            patch.object(fetches, "time", clock),
         ):
             try:
                 yield

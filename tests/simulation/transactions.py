@@ -38,6 +38,7 @@ from tidelog.broker.net import connection as broker_connection
 from tidelog.broker.net import memory_guard
 from tidelog.broker.replicas import fetcher, replica_log
 from tidelog.broker.storage import manager
+from tidelog.broker.tiering import fetches, tiering
 from tidelog.client.producer import outcomes, producer
 from tidelog.wire.connection import Connection
 
@@ -138,6 +139,8 @@ def _patched(
             patch.object(fetcher, "random", real(f"fetchers {seed}")),
             patch.object(membership, "time", monotonic),
             patch.object(replica_log, "time", monotonic),
+            patch.object(tiering, "time", monotonic),
+            patch.object(fetches, "time", monotonic),
             # Timestamps have more bytes or fewer, so they decide where a segment ends.
             patch.object(producer, "time", lambda: loop.now_ms() / 1000),
             patch.object(producer, "time_ns", lambda: loop.now_ms() * 1_000_000),
@@ -180,9 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     began, done, failed = time.monotonic(), Counter[str](), 0
     world = ShareWorld if options.share_groups else World
-    shape = Shape(options.brokers, options.replicas, moves=options.moves)
-    if options.brokers == 1:
-        shape = ALONE
+    shape = ALONE if options.brokers == 1 else Shape(options.brokers, options.replicas, moves=options.moves)
     shape = shape._replace(is_tiered=options.tiered)
     name, memory = commit(), Memory()
     kind = f"{world.__name__} brokers={options.brokers} replicas={options.replicas} moves={options.moves}"

@@ -15,7 +15,6 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from faults.checker import Finding, Kind
@@ -258,8 +257,7 @@ class World:
 
     async def play(self) -> Run:
         """Make topics and inputs, break things, heal them, read back."""
-        clock = SimpleNamespace(monotonic=self.loop.monotonic)
-        with self.share_checks.installed(), self.tiering_checks.installed(clock):
+        with self.share_checks.installed(), self.tiering_checks.installed():
             return await self._played()
 
     async def _played(self) -> Run:
@@ -637,17 +635,17 @@ class World:
                 self.run.find(Kind.HANGING, "a transaction is open long after its timeout")
                 break
             await asyncio.sleep(0.1)
-        while self.shape.replicas > 1 and (difference := self.replica_checks.difference(self.brokers)):
-            if self.loop.time() > end:
-                self.run.find(Kind.BROKEN_RULE, f"replicas do not become equal: {difference}")
-                break
-            await asyncio.sleep(0.1)
-
-        while self.shape.is_tiered and (names := self.tiering_checks.superfluous()):
-            if self.loop.time() > end:
-                self.run.find(Kind.BROKEN_RULE, f"remote storage keeps what nobody needs: {names}")
-                break
-            await asyncio.sleep(0.1)
+        problems: dict[str, Callable[[], object]] = {}
+        if self.shape.replicas > 1:
+            problems["replicas do not become equal"] = lambda: self.replica_checks.difference(self.brokers)
+        if self.shape.is_tiered:
+            problems["remote storage keeps what nobody needs"] = self.tiering_checks.superfluous
+        for what, problem in problems.items():
+            while found := problem():
+                if self.loop.time() > end:
+                    self.run.find(Kind.BROKEN_RULE, f"{what}: {found}")
+                    break
+                await asyncio.sleep(0.1)
 
     def _may_be_done(self) -> bool:
         """Whether each input is in a transaction whose commit was asked for: before, no look is needed."""
